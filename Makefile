@@ -51,6 +51,9 @@ sanitize: ## run tests with the sanitizers of the C compiler (ONLY="worker_mode"
 conformance: build ## run php-src's tests of php-fpm (ARGS="status-basic" for one, "--baseline" for php-fpm's own)
 	@exec scripts/conformance $(ARGS)
 
+php-matrix: ## test each PHP from 8.1 to 8.5 in a system that has it, as root (ONLY="8.4 8.5")
+	@exec scripts/try-matrix $(ONLY)
+
 bench: ## measure against nginx, php-fpm and Apache (ARGS="--quick")
 	@scripts/setup-bench
 	@scripts/cargo build --release --workspace

@@ -28,6 +28,7 @@ WORKER_USER = "www-data"
 CACHED_MINUTES = 30
 # What `Place.booted` names: how titles say it, the mode, the script, and what else the pool is told.
 WARM = 'warm_requests = ["/goods/1"]'
+JIT = (("opcache.jit", "tracing"), ("opcache.jit_buffer_size", "64M"))
 WAYS = {
     "worker": ("in worker mode", "worker", "worker", ""),
     "snapshot": ("in snapshot mode", "snapshot", "snapshot", WARM),
@@ -39,6 +40,10 @@ WAYS = {
     "serves100": ("copied for 100 requests", "snapshot", "worker", "requests_per_child = 100"),
     "classic": ("in classic mode", "classic", None, ""),
     "preload": ("in classic mode, preload = true", "classic", None, "preload = true"),
+    "jit": (
+        "in classic mode, opcache.jit = tracing", "classic", None,
+        "php_admin_value = { " + ", ".join(f'"{name}" = "{value}"' for name, value in JIT) + " }",
+    ),
 }
 LEARN_SECONDS = 120
 LEARN_REQUESTS = 50  # between two looks at the status
@@ -388,6 +393,16 @@ listen.mode = 0666
 pm = static
 pm.max_children = {self.place.workers}
 """
+
+
+class NginxFpmWithJit(NginxFpm):
+    """The same, with the compiler of OPcache."""
+
+    name = "nginx + php-fpm, opcache.jit = tracing"
+
+    def fpm_command(self):
+        entries = [word for name, value in JIT for word in ("-d", f"{name}={value}")]
+        return [*super().fpm_command(), *entries]
 
 
 class ApacheModPhp(Peer):

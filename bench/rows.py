@@ -188,6 +188,18 @@ def classic(name, way):
     return [Row(title, load.Load(BOOTED_PAGE, 16), None, bars)]
 
 
+SAME_SETTINGS_RATIO = 1.05  # the same, to php-fpm with the same settings of PHP
+
+
+def packaged(name, path, way):
+    """A page of an application of Debian's packages."""
+    title = f"{name} {peers.WAYS[way][0]}, 16 keep-alive"
+    bars = [Bar(peers.NginxFpm, CLASSIC_RATIO, RATE), Bar(peers.NginxFpm, 1.0)]
+    if way == "jit":
+        bars.append(Bar(peers.NginxFpmWithJit, SAME_SETTINGS_RATIO, RATE))
+    return [Row(title, load.Load(path, 16), None, tuple(bars))]
+
+
 def boots(milliseconds, way):
     """The curve: what is gained by a boot that takes so long."""
     title = f"boot of {milliseconds} ms {peers.WAYS[way][0]}, 16 keep-alive"

@@ -9,6 +9,7 @@ processes of a server, divided by the requests that wrk saw answered.
 import argparse
 import contextlib
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ import inspect_workers
 import load
 import managed
 import overload
+import packaged
 import peers
 import processes
 import report
@@ -53,6 +55,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
             **booted_blog.MEASUREMENTS}
+PACKAGED_WAYS = ("classic", "preload", "jit")
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -176,6 +179,8 @@ class Bench:
         every += rows.large_files(tls=True) + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
         every += [row for _, _, wanted in self.boots() for row in wanted]
+        for (name, _, _, path), way in itertools.product(packaged.PAGES, PACKAGED_WAYS):
+            every += rows.packaged(name, path, way)
         every += [row for wanted in rows.htaccess().values() for row in wanted]
         return [*(row.title for row in every), *SECTIONS]
 
@@ -240,6 +245,29 @@ class Bench:
                     servers[peers.Maitred].learn(rows.BOOTED_PAGE)
                 measured += self.measure_rows(wanted, servers)
         return measured
+
+    def packaged(self):
+        """Applications of Debian's packages, as far as they are installed."""
+        if self.options.peers_only:
+            return []
+        measured = []
+        for (name, package, unpack, path), way in itertools.product(packaged.PAGES, PACKAGED_WAYS):
+            wanted = [row for row in rows.packaged(name, path, way) if self.wants(row.title)]
+            if not wanted or not os.path.isdir(package):
+                continue
+            kinds = (peers.Maitred, peers.NginxFpm)
+            kinds += (peers.NginxFpmWithJit,) if way == "jit" else ()
+            root = self.laid_out(unpack)
+            with self.serving(kinds, root, booted=way, front_controller=True) as servers:
+                if way == "preload":
+                    servers[peers.Maitred].learn(path)
+                measured += self.measure_rows(wanted, servers)
+        return measured
+
+    @functools.cache
+    def laid_out(self, unpack):
+        """The document root of an application, which is laid out once."""
+        return unpack(self.directory)
 
     def boots(self):
         """Applications, each with how to lay it out, the way it is booted, and its rows."""
@@ -345,7 +373,7 @@ def run(options):
             texts = ", ".join(f'"{text}"' for text in options.only)
             raise peers.CannotStart(f"no row's title has {texts}")
         measured = bench.spine() + bench.tls() + bench.cached() + bench.wordpress()
-        measured += bench.booted() + bench.htaccess()
+        measured += bench.booted() + bench.packaged() + bench.htaccess()
         sections = bench.measure_sections()
         titles = bench.titles()
     if not measured + sections:

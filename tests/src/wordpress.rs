@@ -203,6 +203,14 @@ impl WordPress {
         self.admin.send(request)
     }
 
+    /// The result of an asynchronous test of Site Health, such as `loopback-requests`.
+    pub fn site_health(&mut self, test: &str) -> Value {
+        let target = format!("/index.php?rest_route=/wp-site-health/v1/tests/{test}");
+        // WordPress' own script sends `user:pwd` in a header, and looks whether it arrives.
+        let request = Request::get(&target).header("X-WP-Nonce", &self.nonce);
+        self.admin.send(request.header("Authorization", "Basic dXNlcjpwd2Q=")).json()
+    }
+
     /// Publishes a post as the block editor does; its id and its link.
     ///
     /// # Panics

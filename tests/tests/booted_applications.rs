@@ -1,6 +1,6 @@
-//! Real applications in worker and snapshot mode: Symfony and Illuminate components from Debian's
-//! packages, each with routing, a container, templates and SQLite, beside the same application in a
-//! classic pool.
+//! Real applications in worker and snapshot mode, where copies also go back: Laravel, Symfony,
+//! Slim and Illuminate components of Debian's packages, and a handler of PSR-7 requests, beside the
+//! same application in a classic pool.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +28,18 @@ fn application(name: &str) -> TempDir {
     let database = var.join("goods.sqlite");
     run(Command::new("php").args(["-r", make]).arg(&database));
     maitred_tests::server::set_mode(folder.path(), 0o755);
+    // Where Laravel writes.
+    for name in [
+        "bootstrap/cache",
+        "storage/logs",
+        "storage/framework/sessions",
+        "storage/framework/views",
+        "storage/framework/cache",
+    ] {
+        let storage = folder.path().join(name);
+        std::fs::create_dir_all(&storage).expect("folders can be made");
+        give_to_web_user(&storage);
+    }
     give_to_web_user(&var);
     give_to_web_user(&database);
     folder
@@ -68,7 +80,10 @@ fn answers_as_in_a_classic_pool(name: &str, targets: &[&str]) {
     let folder = application(name);
     let public = public(&folder);
     let (before, after) = (classic(&public), booted(&public, &[]));
-    let copied = booted_in("snapshot", &public, &["warm_requests = [\"/goods/7\"]"]);
+    let warm = "warm_requests = [\"/goods/7\"]";
+    let copied = booted_in("snapshot", &public, &[warm]);
+    let rewound = booted_in("snapshot", &public, &[warm, "rewinds_per_child = 100"]);
+    assert_eq!(http::get(before.address(), targets[0]).status, 200);
     for round in 0..3 {
         for target in targets {
             let expected = page(&http::get(before.address(), target));
@@ -76,8 +91,11 @@ fn answers_as_in_a_classic_pool(name: &str, targets: &[&str]) {
             assert_eq!(found, expected, "{target}, round {round}");
             let found = page(&http::get(copied.address(), target));
             assert_eq!(found, expected, "{target}, copied, round {round}");
+            let found = page(&http::get(rewound.address(), target));
+            assert_eq!(found, expected, "{target}, going back, round {round}");
         }
     }
+    rewound.stop();
     copied.stop();
     after.stop();
     before.stop();
@@ -96,12 +114,40 @@ fn an_illuminate_application_answers_as_in_a_classic_pool() {
 }
 
 #[test]
+fn a_slim_application_answers_as_in_a_classic_pool() {
+    let targets = ["/?name=Ann", "/?name=Bob", "/", "/goods/7", "/goods/99", "/nowhere", "/fails"];
+    answers_as_in_a_classic_pool("slim", &targets);
+}
+
+#[test]
+fn a_handler_of_psr_7_requests_answers_as_in_a_classic_pool() {
+    let targets = ["/?name=Ann", "/?name=Bob", "/", "/goods/7", "/goods/99", "/nowhere"];
+    answers_as_in_a_classic_pool("psr15", &targets);
+}
+
+#[test]
+fn a_laravel_application_answers_as_in_a_classic_pool() {
+    let targets = ["/?name=Ann", "/?name=Bob", "/", "/visits", "/nowhere", "/fails"];
+    answers_as_in_a_classic_pool("laravel", &targets);
+}
+
+#[test]
 fn two_visitors_of_a_symfony_application_have_two_sessions() {
     let folder = application("symfony");
     let sessions = tempfile::tempdir().unwrap();
     give_to_web_user(sessions.path());
     let path = format!("php_value = {{ session.save_path = {:?} }}", sessions.path());
-    let server = booted(&public(&folder), &[&path]);
+    expect_a_session_each(booted(&public(&folder), &[&path]));
+}
+
+#[test]
+fn two_visitors_of_a_laravel_application_have_two_sessions() {
+    let folder = application("laravel");
+    expect_a_session_each(booted(&public(&folder), &[]));
+    expect_a_session_each(booted_in("snapshot", &public(&folder), &["rewinds_per_child = 100"]));
+}
+
+fn expect_a_session_each(server: Server) {
     let visit = |cookie: Option<&str>| {
         let request = Request::get("/visits");
         let request = cookie.into_iter().fold(request, |asked, it| asked.header("Cookie", it));

@@ -178,6 +178,31 @@ fn a_worker_is_replaced_after_max_requests() {
 }
 
 #[test]
+fn a_worker_serves_on_after_a_shutdown_function_that_exits_but_not_after_a_fatal_error() {
+    let root = document_root(&[
+        ("exits.php", "<?php register_shutdown_function(fn () => exit); echo 'page';"),
+        (
+            "fails.php",
+            "<?php register_shutdown_function(function () { echo 'page'; exit; });
+             ini_set('memory_limit', '4M'); $a = str_repeat('a', 8 << 20);",
+        ),
+    ]);
+    let server = Setup::new(root.path()).workers(1).start();
+    server.wait_for_full_strength(1, wait::DEADLINE);
+    let first = server.workers();
+    for _ in 0..5 {
+        assert_eq!(http::get(server.address(), "/exits.php").text(), "page");
+    }
+    assert_eq!(server.workers()[0].pid, first[0].pid);
+    assert!(http::get(server.address(), "/fails.php").text().contains("page"));
+    wait::until_true("another worker", || {
+        let now = server.workers();
+        now.len() == 1 && now[0].pid != first[0].pid
+    });
+    server.stop();
+}
+
+#[test]
 fn a_mistake_in_the_configuration_is_named_with_its_place_and_nothing_starts() {
     let folder = public_folder();
     let file = folder.path().join("maitred.toml");

@@ -136,3 +136,28 @@ fn each_mode_has_the_functions_that_do_something_in_it() {
     assert_eq!(said, format!("3:{OF_WORKERS} maitred_snapshot levels headers"));
     server.stop();
 }
+
+const NAMED: &str = "echo PHP_SAPI, ' ', php_sapi_name(), ' ', \
+    opcache_get_status(false)['opcache_enabled'] ? 'cached' : 'compiled';";
+
+#[test]
+fn scripts_that_are_booted_see_the_name_of_the_server_api_that_their_pool_sets() {
+    let handle = format!(
+        "<?php $handle = function () {{ {NAMED} }};
+        while (frankenphp_handle_request($handle)) {{ }}"
+    );
+    for name in ["frankenphp", "cli-server"] {
+        let (root, setup) = booted::worker(&[("index.php", &handle)]);
+        let server = setup.pool(&format!("sapi_name = {name:?}")).start();
+        assert_eq!(http::get(server.address(), "/").text(), format!("{name} {name} cached"));
+        server.stop();
+        drop(root);
+    }
+    let root = booted::application("", NAMED);
+    let server = booted::snapshot(root.path()).pool("sapi_name = \"frankenphp\"").start();
+    assert_eq!(http::get(server.address(), "/").text(), "frankenphp frankenphp cached");
+    server.stop();
+    let server = Setup::new(root.path()).pool("sapi_name = \"frankenphp\"").start();
+    assert_eq!(http::get(server.address(), "/").text(), "fpm-fcgi fpm-fcgi cached");
+    server.stop();
+}

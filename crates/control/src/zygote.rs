@@ -301,6 +301,9 @@ pub struct ZygoteSettings {
     /// empty.
     #[serde(default)]
     pub snapshot: Option<Snapshot>,
+    /// The result of `php_sapi_name()`; none: php-fpm's.
+    #[serde(default)]
+    pub sapi_name: Option<String>,
     /// Whether a fatal error of a script is shown in its response to a client on this machine.
     #[serde(default)]
     pub shows_errors: bool,

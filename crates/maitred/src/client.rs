@@ -89,10 +89,19 @@ impl Client {
             }),
             Err(why) if why.kind() == ErrorKind::WouldBlock => Err(format!(
                 "no reply from the server on {path} within {} s; see its log",
-                TIMEOUT.as_secs()
+                self.timeout().as_secs()
             )),
             Err(why) => Err(format!("cannot send a request to the server on {path}: {why}")),
         }
+    }
+
+    /// Sends a request, and waits for the reply at most this long.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_within(&mut self, request: &Request, limit: Duration) -> Result<Reply, String> {
+        let _ = self.stream.get_ref().set_read_timeout(Some(limit));
+        self.ask(request)
     }
 
     /// Sends a request, and waits for the reply without a timeout.
@@ -102,6 +111,10 @@ impl Client {
     pub fn ask_patiently(&mut self, request: &Request) -> Result<Reply, String> {
         let _ = self.stream.get_ref().set_read_timeout(None);
         self.ask(request)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.stream.get_ref().read_timeout().ok().flatten().unwrap_or(TIMEOUT)
     }
 
     /// Waits until the server has exited.

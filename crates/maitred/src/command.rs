@@ -12,6 +12,7 @@ use crate::doctor::DoctorOptions;
 use crate::import::options::Import;
 use crate::jobs::{Commands, RunOptions};
 use crate::log_lines::LogOptions;
+use crate::octane::install::OctaneOptions;
 use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
@@ -210,6 +211,7 @@ pub enum Command {
         maitred tune http://127.0.0.1/ --access-log /var/log/nginx/access.log \
         --for php-fpm,nginx\n  \
         maitred tune http://127.0.0.1/ --crawl --quick --no-write --html tune.html\n  \
+        maitred tune http://127.0.0.1/ --php\n  \
         maitred tune --undo\n\n\
         It tunes the running php-fpm (behind nginx or Apache) or maitred: it tries settings, with \
         a reload for each, and restores the old ones. A proven gain is written into one file that \
@@ -252,6 +254,13 @@ pub enum Command {
         Exit codes: 0 success, 64 wrong usage, 70 failure while running, 78 wrong configuration."
     )]
     Fpm(Fpm),
+    /// Replace FrankenPHP below Laravel Octane
+    #[command(after_long_help = "Example:\n  \
+        maitred octane install /srv/shop\n\n\
+        Then: php artisan octane:start --server=frankenphp\n\
+        Octane runs a program with the name `frankenphp`, which it looks for in PATH and in the \
+        application. The link is that program; without it, Octane downloads FrankenPHP.")]
+    Octane(OctaneOptions),
     /// Print the completions of a shell
     #[command(after_long_help = "Example:\n  maitred completions bash > \
         /usr/share/bash-completion/completions/maitred")]

@@ -17,6 +17,7 @@ mod leaks;
 mod log;
 mod log_lines;
 mod man_pages;
+mod octane;
 mod profile_command;
 mod purge;
 mod purge_log;
@@ -53,6 +54,9 @@ fn main() -> ExitCode {
     maitred_os::signals::ignore_sigxfsz();
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
+    }
+    if octane::is_meant(&arguments) {
+        return octane::run(&arguments);
     }
     let Maitred { log_level, command } = match Maitred::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Command::Tune(asked) => tune::tune(&asked),
         Command::Import(asked) => import::import(&asked),
         Command::Trust(asked) => trust::trust(&asked),
+        Command::Octane(asked) => octane::install::octane(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Completions { shell } => man_pages::completions(shell),
         Command::Manual { folder } => man_pages::manual(&folder),

@@ -1,7 +1,7 @@
 //! `maitred serve`: finds the configuration, and runs the supervisor with it.
 
 mod folder;
-mod https;
+pub mod https;
 pub mod open_browser;
 pub mod options;
 mod terminal_port;
@@ -37,6 +37,9 @@ enum Source {
 
 /// Serves until the server is stopped. `arguments` are those of this program, its name first.
 pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode {
+    if let Some(parent) = serve.stop_with_parent {
+        maitred_os::fork::stop_with_parent(parent);
+    }
     let Some(source) = source(&serve, Path::new(DEFAULT_CONFIG), Path::new("")) else {
         return refuse(
             &"there is nothing to serve: neither public/, web/ nor this folder holds an index.php \

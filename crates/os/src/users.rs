@@ -222,6 +222,7 @@ pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Re
     let done = act();
     nix::unistd::setfsuid(our_uid);
     nix::unistd::setfsgid(our_gid);
+    crate::fork::renew_stop_with_parent();
     nix::unistd::setgroups(&ours)?;
     Ok(done)
 }

@@ -99,7 +99,27 @@ static void free_values(void)
 	} zend_end_try();
 }
 
-void maitred_end_request(void)
+/* Errors after which PHP leaves the script by a longjmp (php_error_cb() in main/main.c). */
+#define FATAL \
+	(E_ERROR | E_RECOVERABLE_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR)
+
+static void (*pass_on)(int, zend_string *, const uint32_t, zend_string *);
+
+static void note_fatal(int type, zend_string *file, const uint32_t line, zend_string *message)
+{
+	if ((type & FATAL) && !(type & E_DONT_BAIL)) {
+		maitred_engine.fatal = true;
+	}
+	pass_on(type, file, line, message);
+}
+
+void maitred_note_fatal_errors(void)
+{
+	pass_on = zend_error_cb;
+	zend_error_cb = note_fatal;
+}
+
+static void end_request(void)
 {
 	if (!maitred_engine.copied || CG(unclean_shutdown) || EG(full_tables_cleanup)
 		|| others_look_on()) {
@@ -128,4 +148,18 @@ void maitred_end_request(void)
 	zend_try {
 		sapi_deactivate();
 	} zend_end_try();
+}
+
+/*
+ * exit() in a shutdown function, as in phpMyAdmin's: its frames have ended one by one, and only the
+ * rest of the list is left by a longjmp (zend_throw_exception_internal()). php_request_shutdown()
+ * catches that, and the process is as clean as after any script.
+ */
+bool maitred_end_request(void)
+{
+	bool was_clean = !CG(unclean_shutdown);
+
+	end_request();
+	/* The engine clears the flag only when the next request starts. */
+	return !CG(unclean_shutdown) || (was_clean && !maitred_engine.fatal);
 }

@@ -38,6 +38,7 @@ struct maitred_engine {
 	uint64_t requests;      /* requests started, the running one included */
 	bool finished;
 	bool client_gone;
+	bool fatal;             /* the script had a fatal error */
 	unsigned writes_while_leaving; /* see leave_script() */
 	bool spent;             /* see struct maitred_served */
 	bool renew;             /* see struct maitred_served */
@@ -164,8 +165,10 @@ void maitred_reads_start(void);
 void maitred_reads_end(void);
 PHP_FUNCTION(maitred_before_request_read);
 
-/* ending.c: php_request_shutdown() for a process that may be a copy */
-void maitred_end_request(void);
+/* ending.c: php_request_shutdown() for a process that may be a copy; true: it may serve on */
+bool maitred_end_request(void);
+/* Has errors noted after which the process may not serve on. */
+void maitred_note_fatal_errors(void);
 
 /* opcache.c: whether the request is one of its own; then it sets their directives */
 bool maitred_cache_activate(void);

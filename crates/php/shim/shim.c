@@ -195,6 +195,7 @@ bool maitred_php_start(
 	SIGG(reset) = 0;
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	maitred_hook_environment();
+	maitred_note_fatal_errors();
 	zend_first_try {
 		apply_values(settings);
 		maitred_snapshot_start();
@@ -392,8 +393,7 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	served->cache_full = (maitred_engine.works || maitred_engine.copied)
 		&& (maitred_cache_is_full() || maitred_engine.booted_full);
 	served->conflicts = maitred_engine.preloads && maitred_preloading_conflicts();
-	maitred_end_request();
-	served->outcome = MAITRED_FINISHED;
+	served->outcome = maitred_end_request() ? MAITRED_FINISHED : MAITRED_BAILOUT_FATAL;
 }
 
 void maitred_begin(const struct maitred_request *request)
@@ -401,6 +401,7 @@ void maitred_begin(const struct maitred_request *request)
 	maitred_engine.request = request;
 	maitred_engine.finished = false;
 	maitred_engine.client_gone = false;
+	maitred_engine.fatal = false;
 	maitred_engine.writes_while_leaving = 0;
 }
 
@@ -476,9 +477,8 @@ void maitred_run(const struct maitred_request *request, struct maitred_served *s
 	served->client_gone = maitred_engine.client_gone;
 	served->spent = maitred_engine.spent;
 	served->renew = maitred_engine.renew;
-	/* The engine clears the flag only when the next request starts. */
-	if (served->outcome == MAITRED_FINISHED && CG(unclean_shutdown)) {
-		served->outcome = served->client_gone ? MAITRED_BAILOUT_CLIENT_GONE : MAITRED_BAILOUT_FATAL;
+	if (served->outcome == MAITRED_BAILOUT_FATAL && served->client_gone) {
+		served->outcome = MAITRED_BAILOUT_CLIENT_GONE;
 	}
 	SG(server_context) = NULL;
 	maitred_engine.request = NULL;

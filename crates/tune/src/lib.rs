@@ -3,7 +3,7 @@
 //!
 //! - Pure: the order of measurements and their conclusions ([`course`]), the laws that measurements
 //!   have to obey ([`laws`]), the choice ([`decide`]), recommended settings ([`settings`]), the
-//!   report.
+//!   trials of PHP's settings ([`php_terms`]), the report.
 //! - Not pure: measuring and changing settings ([`runner`], [`target`]), and the requests
 //!   ([`workload`]).
 
@@ -16,6 +16,7 @@ pub mod laws;
 pub mod machine;
 pub mod measurement;
 pub mod php_memory;
+pub mod php_terms;
 pub mod processes;
 pub mod report;
 pub mod runner;

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::php_terms::{PhpTerm, PhpTerms};
+
 /// The setting of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -10,6 +12,8 @@ pub enum Setting {
     AsItWas,
     /// `pm = static` with this many workers.
     Workers(u32),
+    /// The original number of workers, and these settings of PHP.
+    Php(PhpTerms),
 }
 
 impl Setting {
@@ -18,6 +22,9 @@ impl Setting {
         match self {
             Setting::AsItWas => "original".to_owned(),
             Setting::Workers(workers) => format!("static, {workers}"),
+            Setting::Php(terms) => {
+                terms.terms().into_iter().map(PhpTerm::words).collect::<Vec<_>>().join(" and ")
+            }
         }
     }
 }

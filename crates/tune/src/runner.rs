@@ -62,6 +62,28 @@ impl FirstResponses {
     }
 }
 
+/// What a measurement needs to know of the tuning.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadContext {
+    /// The goal.
+    pub(crate) slo: Slo,
+    /// The seed of random numbers.
+    pub(crate) seed: u64,
+    /// The usual latency of the first page, in seconds.
+    pub(crate) rest: Option<f64>,
+}
+
+impl LoadContext {
+    fn of(course: &Course) -> LoadContext {
+        let goal = course.goal.as_ref();
+        LoadContext {
+            slo: goal.map_or_else(Slo::default, |goal| goal.slo.clone()),
+            seed: course.input.seed,
+            rest: course.rest(),
+        }
+    }
+}
+
 /// Executes courses.
 pub struct Runner<'a> {
     /// The server.
@@ -124,7 +146,7 @@ impl Runner<'_> {
                         course.leave_out();
                         continue;
                     }
-                    let seen = self.measure(&task, course, watch)?;
+                    let seen = self.measure(&task, &LoadContext::of(course), watch)?;
                     course.seen(seen);
                 }
             }
@@ -170,15 +192,14 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    fn measure(
+    /// Makes a measurement with the current setting.
+    pub(crate) fn measure(
         &mut self,
         task: &Task,
-        course: &Course,
+        context: &LoadContext,
         watch: &mut Timeline,
     ) -> Result<Measurement, Abort> {
-        let goal = course.goal.as_ref();
-        let slo = goal.map_or_else(Slo::default, |goal| goal.slo.clone());
-        let plan = Arc::new(plan(&self.workload.plan, task, course.input.seed));
+        let plan = Arc::new(plan(&self.workload.plan, task, context.seed));
         let ours = OwnProcesses::of(&plan.endpoints, &[self.target.master()]);
         let before = ours.as_ref().and_then(OwnProcesses::look);
         let pids = self.target.workers();
@@ -195,7 +216,7 @@ impl Runner<'_> {
         let memory = processes::memory(&pids);
         let each =
             used.filter(|_| all > 0).map(|(cpu, wait)| (cpu / all as f64, wait / all as f64));
-        let report = Report::of(&plan, &measured, &slo);
+        let report = Report::of(&plan, &measured, &context.slo);
         let peak = processes::peak(&pids);
         Ok(Measurement {
             counted: self.counts.since(counted),
@@ -203,7 +224,7 @@ impl Runner<'_> {
             core_wait: each.map(|(_, wait)| wait),
             workers: match task.setting {
                 Setting::Workers(workers) => workers,
-                Setting::AsItWas => pids.len() as u32,
+                Setting::AsItWas | Setting::Php(_) => pids.len() as u32,
             },
             private: memory.private,
             typical: memory.typical,
@@ -211,7 +232,7 @@ impl Runner<'_> {
             resident: memory.resident,
             outside,
             recovery: match task.limits.recovery {
-                Some(seconds) => self.recovery(course, seconds)?,
+                Some(seconds) => self.recovery(context, seconds)?,
                 None => None,
             },
             ..of(&report)
@@ -259,7 +280,7 @@ impl Runner<'_> {
 
     /// How long the server takes until it is idle, in seconds; `None` if that takes longer than the
     /// limit.
-    fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Abort> {
+    fn recovery(&mut self, context: &LoadContext, seconds: f64) -> Result<Option<f64>, Abort> {
         let (endpoint, url) = &self.workload.first;
         let limit = Duration::from_secs_f64(seconds);
         let began = Instant::now();
@@ -267,7 +288,7 @@ impl Runner<'_> {
             let left = limit.saturating_sub(began.elapsed());
             let received = self.prober.get_within(endpoint, url, left, self.stop);
             if let Ok((200..=499, took)) = received
-                && course.rest().is_none_or(|alone| took <= alone * AT_REST)
+                && context.rest.is_none_or(|alone| took <= alone * AT_REST)
             {
                 return Ok(Some(began.elapsed().as_secs_f64()));
             }

@@ -267,7 +267,9 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
+    let php_fpms = Settings::default().sapi_name;
     Settings {
+        sapi_name: settings.sapi_name.clone().unwrap_or(php_fpms),
         no_ini_files: settings.no_php_ini,
         defines,
         extensions: settings.extensions.clone(),

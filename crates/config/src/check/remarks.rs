@@ -42,6 +42,7 @@ const MODE_SETTINGS: &[ModeSetting] = mode_settings! {
     rewinds_per_child: [Snapshot], |_| None;
     boot_connections: [Snapshot], |_| None;
     warm_requests: [Snapshot], |_| None;
+    sapi_name: [Worker, Snapshot], |_| None;
     watch: [Worker, Snapshot], |_| None;
     preload: [Classic], |_| Some("the script of the pool is booted once there");
     opcache_memory_max: [Worker, Snapshot], |_| None;

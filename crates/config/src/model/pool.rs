@@ -113,6 +113,8 @@ pub struct Pool {
     pub rewinds_per_child: u32 = 0,
     /// Connections left open by the boot: an error, or closed.
     pub boot_connections: BootConnections = BootConnections::Refuse,
+    /// The name of the server API for scripts of a booted application.
+    pub sapi_name: String = "fpm-fcgi".to_owned(),
     /// Whether a saved file of a booted application starts a new boot.
     pub watch: bool = false,
     /// Bytes to which a full OPcache of a booted application may grow; 0: it never grows. The

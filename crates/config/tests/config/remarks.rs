@@ -78,6 +78,7 @@ fn each_setting_is_told_in_the_modes_that_do_not_heed_it_and_in_no_other() {
         ("boot_connections = \"close\"", "classic worker"),
         ("warm_requests = [\"/\"]", "classic worker"),
         ("watch = true", "classic"),
+        ("sapi_name = \"frankenphp\"", "classic"),
         ("opcache_memory_max = \"64M\"", "classic"),
         ("max_requests = 10", "snapshot"),
         ("max_spawn_rate = 64", "snapshot"),

@@ -42,7 +42,7 @@ const FRONT_GROUPS: [&str; 2] = ["maitred", "www-data"];
 const EXIT_ACCESS_LEFT_OUT: u8 = 3;
 
 /// The file system.
-struct Disk;
+pub struct Disk;
 
 impl FileReader for Disk {
     fn read(&self, path: &str) -> Result<String, String> {

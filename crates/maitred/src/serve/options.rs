@@ -76,6 +76,9 @@ pub struct Serve {
     /// The same, only to check whether it could be taken over
     #[arg(long, value_name = "FD", hide = true)]
     pub try_take_over: Option<RawFd>,
+    /// Stop when this process, which has started the server, ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub stop_with_parent: Option<i32>,
     /// Unix socket of `maitred status` and other commands
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! `maitred tune`: measures, decides, proves, writes.
 
 pub mod options;
+mod php_settings;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use crate::command::Reach;
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
+use php_settings::Candidates;
 
 /// Nothing is proven, and nothing has changed.
 const EXIT_NOT_PROVEN: u8 = 3;
@@ -133,6 +135,7 @@ pub fn tune(asked: &Tune) -> ExitCode {
 }
 
 /// The parsed arguments that need checks.
+#[derive(Clone)]
 struct ParsedArguments {
     seconds: f64,
     goal: Option<Goal>,
@@ -170,6 +173,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         let _ = writeln!(io::stdout(), "{done}");
         return Ok(EXIT_SUCCESS);
     }
+    let php = asked.course.php.then(|| Candidates::of(asked, &site)).transpose()?;
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober =
@@ -183,19 +187,6 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     if let Some(left_out) = workload.left_out() {
         let _ = writeln!(io::stderr(), "{left_out}");
     }
-    let mut course = Course::new(CourseInput {
-        seconds: said.seconds,
-        ends: asked.course.quick,
-        first: workload.took,
-        cores: site.cores,
-        memory: site.memory.clone(),
-        now: site.now(),
-        most_workers: asked.course.most_workers,
-        goal: said.goal,
-        routes: workload.routes(),
-        despite_noise: asked.course.despite_noise,
-        seed: asked.course.seed,
-    });
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
@@ -207,6 +198,10 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         began,
         progress: &mut |what, left| progress.say(what, left),
     };
+    if let Some(candidates) = php {
+        return php_settings::tune_php(asked, &site, candidates, said.seconds, runner);
+    }
+    let mut course = Course::new(course_input(asked, said.clone(), &site, &workload));
     runner.run(&mut course)?;
     let not_counted = runner.counts.why_not.take();
     let mut report = Report::of(&site, &workload.source, &course, &said.servers);
@@ -227,6 +222,27 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         Some(Verdict::Gain | Verdict::NothingToGain(_)) => EXIT_SUCCESS,
         _ => EXIT_NOT_PROVEN,
     })
+}
+
+fn course_input(
+    asked: &Tune,
+    said: ParsedArguments,
+    site: &Site,
+    workload: &Workload,
+) -> CourseInput {
+    CourseInput {
+        seconds: said.seconds,
+        ends: asked.course.quick,
+        first: workload.took,
+        cores: site.cores,
+        memory: site.memory.clone(),
+        now: site.now(),
+        most_workers: asked.course.most_workers,
+        goal: said.goal,
+        routes: workload.routes(),
+        despite_noise: asked.course.despite_noise,
+        seed: asked.course.seed,
+    }
 }
 
 /// The error for a signal while a setting was written. Only the first attempt to restore it knows

@@ -139,6 +139,17 @@ pub struct CourseOptions {
     /// Measure and report, but restore everything in the end
     #[arg(long)]
     pub no_write: bool,
+    /// Try settings of PHP instead of numbers of workers
+    ///
+    /// preload and opcache.jit, for a pool of maitred. The configuration stays as it is; the report
+    /// has the lines to add.
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "goal", "most_workers", "quick", "write_unproven", "undo", "html", "servers",
+        ]
+    )]
+    pub php: bool,
     /// Restore the settings from before the last one written
     #[arg(
         long,

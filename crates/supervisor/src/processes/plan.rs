@@ -213,6 +213,7 @@ fn settings(
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
         snapshot: snapshot_of(pool),
+        sapi_name: (pool.mode != Mode::Classic).then(|| pool.sapi_name.clone()),
         shows_errors: pool.development.is_some_and(|of| of.shows_errors),
         cache_size: None,
     }

@@ -48,6 +48,8 @@ struct PoolPreloading {
     stage: PreloadStage,
     /// When the last preloading generations were replaced.
     lost: Vec<Moment>,
+    /// The next generation is that of a reload, which is no loss.
+    is_reloading: bool,
 }
 
 #[derive(Debug)]
@@ -69,23 +71,30 @@ enum PreloadStage {
 struct Learning {
     look_at: Moment,
     pause: Duration,
+    /// The reply to a look is due. Replies to others, such as `maitred status`, may come after so
+    /// short a time that no script was used.
+    is_looking: bool,
     /// Scripts and look-ups at the look before.
     before: Option<(u64, u64)>,
 }
 
 impl Learning {
     fn begin(now: Moment) -> Learning {
-        Learning { look_at: now + FIRST_LOOK, pause: FIRST_LOOK, before: None }
+        Learning { look_at: now + FIRST_LOOK, pause: FIRST_LOOK, is_looking: false, before: None }
     }
 
     /// The zygote was asked.
     fn look(&mut self, now: Moment) {
         self.pause = (self.pause * 2).min(LOOK_EVERY_MAX);
         self.look_at = now + self.pause;
+        self.is_looking = true;
     }
 
     /// The reply of the zygote. True if all scripts are known.
     fn learn(&mut self, figures: &CacheFigures) -> bool {
+        if !std::mem::take(&mut self.is_looking) {
+            return false;
+        }
         let seen = (figures.cached_scripts, figures.hits);
         let before = self.before.replace(seen);
         before.is_some_and(|(scripts, hits)| {
@@ -128,6 +137,14 @@ impl PreloadingPools {
         }
         for (name, pool) in &mut self.0 {
             pool.act(name, pools, now);
+        }
+    }
+
+    /// A reload was requested: what it replaces is not lost, and pools that are off learn again.
+    pub fn reloading(&mut self) {
+        for pool in self.0.values_mut() {
+            pool.is_reloading = true;
+            pool.lost.clear();
         }
     }
 
@@ -242,9 +259,12 @@ impl PoolPreloading {
         preloads: bool,
         now: Moment,
     ) -> PoolPreloading {
+        let is_reloading = before.as_ref().is_some_and(|pool| pool.is_reloading);
         let (stage, mut lost) =
             before.map_or((None, Vec::new()), |pool| (Some(pool.stage), pool.lost));
-        if let Some(PreloadStage::Preloaded { .. }) = stage {
+        if let Some(PreloadStage::Preloaded { .. }) = stage
+            && !is_reloading
+        {
             lost.push(now);
             lost.retain(|at| now < *at + LOST_WITHIN);
         }
@@ -257,7 +277,7 @@ impl PoolPreloading {
             }
             _ => PreloadStage::Learning(Learning::begin(now)),
         };
-        PoolPreloading { generation, stage, lost }
+        PoolPreloading { generation, stage, lost, is_reloading: false }
     }
 
     fn act(&mut self, name: &str, pools: &mut Pools, now: Moment) {
@@ -316,10 +336,24 @@ mod tests {
     #[test]
     fn scripts_are_known_when_none_is_new_while_each_is_used_several_times() {
         let mut learning = Learning::begin(at(0));
-        assert!(!learning.learn(&figures(100, 1000)), "there is no look before");
-        assert!(!learning.learn(&figures(100, 1399)), "they are used too little");
-        assert!(!learning.learn(&figures(101, 9000)), "one is new");
-        assert!(learning.learn(&figures(101, 9404)));
+        let mut look = |figures: CacheFigures| {
+            learning.look(at(2));
+            learning.learn(&figures)
+        };
+        assert!(!look(figures(100, 1000)), "there is no look before");
+        assert!(!look(figures(100, 1399)), "they are used too little");
+        assert!(!look(figures(101, 9000)), "one is new");
+        assert!(look(figures(101, 9404)));
+    }
+
+    #[test]
+    fn a_status_between_two_looks_does_not_delay_the_list() {
+        let mut learning = Learning::begin(at(0));
+        learning.look(at(2));
+        assert!(!learning.learn(&figures(100, 1000)));
+        assert!(!learning.learn(&figures(100, 1390)), "nothing was looked for");
+        learning.look(at(6));
+        assert!(learning.learn(&figures(100, 1400)));
     }
 
     #[test]
@@ -338,7 +372,12 @@ mod tests {
     #[test]
     fn after_a_conflict_one_generation_does_without_and_after_a_reload_it_is_learned_again() {
         let conflict = PreloadStage::Off { why: "a worker has crashed", lasts: true };
-        let before = PoolPreloading { generation: 1, stage: conflict, lost: Vec::new() };
+        let before = PoolPreloading {
+            generation: 1,
+            stage: conflict,
+            lost: Vec::new(),
+            is_reloading: false,
+        };
         let without = PoolPreloading::next(Some(before), 2, false, at(0));
         assert!(matches!(without.stage, PreloadStage::Off { lasts: false, .. }), "{without:?}");
         let reloaded = PoolPreloading::next(Some(without), 3, false, at(0));
@@ -360,5 +399,17 @@ mod tests {
         // After the next reload it is learned again.
         pool = PoolPreloading::next(Some(pool), 7, false, at(700));
         assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
+    }
+    #[test]
+    fn reloads_are_no_losses() {
+        let mut pool = PoolPreloading::next(None, 0, false, at(0));
+        for generation in [1_u32, 3, 5, 7, 9] {
+            let now = at(60 * u64::from(generation));
+            pool = PoolPreloading::next(Some(pool), generation, true, now);
+            pool.is_reloading = true;
+            pool = PoolPreloading::next(Some(pool), generation + 1, false, now);
+            assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
+            assert!(!pool.is_reloading && pool.lost.is_empty(), "{pool:?}");
+        }
     }
 }

@@ -112,7 +112,9 @@ impl Supervisor {
             return Err("an upgrade is going on; reload when it is over".to_owned());
         }
         let config = self.plan.source.load()?;
-        self.reload_to(config, scope)
+        let ticket = self.reload_to(config, scope)?;
+        self.preloading.reloading();
+        Ok(ticket)
     }
 
     /// Starts a reload to a configuration.

@@ -24,6 +24,9 @@ pub(super) const DROP_IN: &str = "zz-maitred-tune.conf";
 const SHORT: [&str; 3] = ["-c", "-p", "-d"];
 const LONG: [&str; 3] = ["--php-ini", "--prefix", "--define"];
 
+/// Why it has no setting of PHP to try.
+const ONE_PHP: &str = "php-fpm starts one PHP for all pools, with the settings of its php.ini";
+
 /// How long a reload may take until all new workers run.
 const RELOAD: Duration = Duration::from_secs(60);
 
@@ -120,7 +123,10 @@ impl TunedServer for FpmServer {
         true
     }
 
-    fn trial(&self, _: &[u8], workers: u32) -> Result<String, String> {
+    fn trial(&self, _: &[u8], setting: Setting) -> Result<String, String> {
+        let Setting::Workers(workers) = setting else {
+            return Err(ONE_PHP.to_owned());
+        };
         let section = &self.section;
         Ok(format!(
             "; {TRIAL} and removes it afterwards; if it has not, run maitred tune --undo
@@ -168,7 +174,7 @@ pm.max_children = {workers}
         }
         let wanted = match setting {
             Setting::Workers(workers) => workers as usize,
-            Setting::AsItWas => usize::from(self.starts_some),
+            Setting::AsItWas | Setting::Php(_) => usize::from(self.starts_some),
         };
         let deadline = Instant::now() + RELOAD;
         let mut is_waited_for = !old.is_empty();

@@ -52,8 +52,8 @@ trait TunedServer {
     /// Whether a file of its own can be added to its configuration.
     fn takes_file(&self) -> bool;
 
-    /// The file for a trial with this many workers, in place of `before`.
-    fn trial(&self, before: &[u8], workers: u32) -> Result<String, String>;
+    /// The file for a trial of this setting, in place of `before`.
+    fn trial(&self, before: &[u8], setting: Setting) -> Result<String, String>;
 
     /// Runs its own test of the configuration, and checks that the number of workers is in force.
     fn check(&self, master: &Master, workers: Option<u32>) -> Result<(), String>;
@@ -147,17 +147,17 @@ impl Target {
             return Ok(());
         }
         self.untouched()?;
-        let Setting::Workers(workers) = setting else {
-            return self.restore();
+        let workers = match setting {
+            Setting::AsItWas => return self.restore(),
+            Setting::Workers(workers) => Some(workers),
+            Setting::Php(_) => None,
         };
         let before = self.file.before().unwrap_or_default();
-        let text = self.server.trial(before, workers)?;
-        self.file.put(text.as_bytes()).and_then(|()| self.check(Some(workers))).inspect_err(
-            |_| {
-                // The first error is reported; it contains the file's path.
-                let _ = self.file.restore();
-            },
-        )?;
+        let text = self.server.trial(before, setting)?;
+        self.file.put(text.as_bytes()).and_then(|()| self.check(workers)).inspect_err(|_| {
+            // The first error is reported; it contains the file's path.
+            let _ = self.file.restore();
+        })?;
         self.now = setting;
         self.reload()
     }

@@ -4,6 +4,11 @@ use crate::model::mode::BootConnections;
 use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset, store};
 
+/// Names of server APIs under which OPcache starts (php-src, ext/opcache/ZendAccelerator.c,
+/// `supported_sapis`) and that scripts take for a web server.
+const SAPI_NAMES: [&str; 7] =
+    ["fpm-fcgi", "frankenphp", "cgi-fcgi", "apache2handler", "litespeed", "uwsgi", "cli-server"];
+
 pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
     name: "requests_per_child",
     default: Preset::Value("1"),
@@ -48,6 +53,27 @@ pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
             _ => return Err(value.wrong()),
         };
         Ok(())
+    },
+};
+
+pub(super) const SAPI_NAME: Directive<Pool> = Directive {
+    name: "sapi_name",
+    default: Preset::Value("\"fpm-fcgi\""),
+    takes: "\"fpm-fcgi\", \"frankenphp\", \"cgi-fcgi\", \"apache2handler\", \"litespeed\", \
+            \"uwsgi\" or \"cli-server\"",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"worker\"` and `\"snapshot\"`, the value of `PHP_SAPI` and \
+          `php_sapi_name()`. Extensions that observe applications may decide by it whether a \
+          script is one request or a loop of many; with `\"frankenphp\"` they find what they \
+          know of FrankenPHP's worker mode. Nothing else changes. These are the names under which \
+          OPcache of PHP 8.2 starts.",
+    example: "\"frankenphp\"",
+    read: |pool, value| match value.text()? {
+        name if SAPI_NAMES.contains(&name) => {
+            name.clone_into(&mut pool.sapi_name);
+            Ok(())
+        }
+        _ => Err(value.wrong()),
     },
 };
 

@@ -282,6 +282,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     booted::REQUESTS_PER_CHILD,
     booted::REWINDS_PER_CHILD,
     booted::BOOT_CONNECTIONS,
+    booted::SAPI_NAME,
     booted::WATCH,
     booted::WARM_REQUESTS,
     booted::OPCACHE_MEMORY_MAX,

@@ -1,0 +1,137 @@
+//! `maitred tune --php`: settings of PHP are tried in a pool of maitred, proven, and restored.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use maitred_tests::outside::text;
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
+use maitred_tests::{Target, maitred_program, tuned};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Classes that are autoloaded in each request.
+const CLASSES: usize = 120;
+
+/// Computes next to nothing beside its classes.
+const PAGE: &str = "<?php
+spl_autoload_register(fn ($name) => require __DIR__ . '/../src/' . $name . '.php');
+for ($n = 1; $n <= 120; $n++) { $class = \"C$n\"; $sum = ($sum ?? 0) + $class::ONE; }
+echo \"sum $sum\\n\", uniqid('nonce '), \"\\nend\";
+";
+
+/// Prints which of its classes exist at the start of the request.
+const TELLS: &str = "<?php
+$early = class_exists('C1', false) ? 'early' : 'late';
+spl_autoload_register(fn ($name) => require __DIR__ . '/../src/' . $name . '.php');
+for ($n = 1; $n <= 120; $n++) { $class = \"C$n\"; $sum = ($sum ?? 0) + $class::ONE; }
+echo \"$early\\nend\";
+";
+
+fn application(page: &str) -> TempDir {
+    let root = document_root(&[]);
+    for n in 1..=CLASSES {
+        let methods: String =
+            (0..8).map(|m| format!("public function m{m}($a) {{ return $a + {m}; }} ")).collect();
+        let class = format!("<?php class C{n} extends ArrayObject {{ const ONE = 1; {methods} }}");
+        write_file(root.path(), &format!("src/C{n}.php"), class.as_bytes());
+    }
+    write_file(root.path(), "public/index.php", page.as_bytes());
+    give_to_web_user(root.path());
+    root
+}
+
+fn serve(root: &Path, pool: &str) -> Server {
+    let setup = Setup::new(&root.join("public")).workers(4);
+    let setup = setup.site("front_controller = \"/index.php\"");
+    setup.pool(pool).start()
+}
+
+fn command(server: &Server, further: &[&str]) -> Command {
+    let mut command = Command::new(maitred_program());
+    command.arg("tune").arg("--config").arg(server.configuration());
+    command.arg(format!("{}/", server.base_url())).args(["--php", "--time", "20s"]).args(further);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn tune(server: &Server, further: &[&str]) -> Output {
+    command(server, further).output().expect("the program can be started")
+}
+
+fn report(output: &Output) -> Value {
+    let said = text(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
+}
+
+fn trial<'r>(report: &'r Value, term: &str) -> &'r Value {
+    let trials = report["trials"].as_array().expect("trials");
+    let found = trials.iter().find(|trial| trial["term"] == term);
+    found.unwrap_or_else(|| panic!("{term}: {report}"))
+}
+
+#[test]
+fn preloading_is_proven_where_classes_are_autoloaded_and_the_file_is_as_it_was() {
+    let root = application(PAGE);
+    let server = serve(root.path(), "php_admin_value = { \"opcache.jit\" = \"off\" }");
+    let before = fs::read(server.configuration()).expect("a file");
+    let output = tune(&server, &["--json"]);
+    let report = report(&output);
+    assert_eq!(report["schema"], "maitred-tune-php/1");
+    let preload = trial(&report, "preload");
+    assert_eq!(preload["gain"], true, "{report}");
+    let ratio = preload["cpu"]["mean"].as_f64().expect("a ratio");
+    assert!(ratio < 0.9 && preload["pairs"].as_u64() >= Some(6), "{report}");
+    assert_eq!(report["verdict"], "gain");
+    assert_eq!(output.status.code(), Some(0));
+    let file = report["file"].as_str().expect("lines");
+    assert!(file.contains("[pools.") && file.ends_with("\npreload = true"), "{file}");
+    let not_tried = report["not_tried"][0].as_str().expect("a sentence");
+    assert_eq!(not_tried, "opcache.jit = tracing: the configuration sets it");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    server.stop();
+}
+
+#[test]
+fn a_page_that_differs_with_a_setting_rejects_it() {
+    let root = application(TELLS);
+    let server = serve(root.path(), "php_admin_value = { \"opcache.jit\" = \"off\" }");
+    let output = tune(&server, &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{said}{}", text(&output.stderr));
+    assert!(said.contains("differs: it lacks the line 'late'"), "{said}");
+    assert!(said.contains("no setting is proven to be better"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn an_interrupted_trial_restores_the_file() {
+    let root = application(PAGE);
+    let server = serve(root.path(), "");
+    let before = fs::read(server.configuration()).expect("a file");
+    let mut going = tuned::Going::start(command(&server, &[]));
+    going.until("preload: preload");
+    going.signal(maitred_tests::processes::Signal::INT);
+    let (said, code) = going.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all settings are restored"), "{said}");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    server.stop();
+}
+
+#[test]
+fn php_fpm_has_no_setting_to_try() {
+    let root = document_root(&[("index.php", "<?php echo 'page';")]);
+    give_to_web_user(root.path());
+    let pools = public_folder();
+    let peer = tuned::peer(root.path(), pools.path()).start();
+    let config = peer.fpm_socket().with_file_name("fpm.conf");
+    let mut command = Command::new(maitred_program());
+    command.arg("tune").arg("--php-fpm").arg(config).arg(peer.base_url()).arg("--php");
+    let output = command.stdin(Stdio::null()).output().expect("the program can be started");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("starts one PHP for all pools"), "{said}");
+}
