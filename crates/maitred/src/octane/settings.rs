@@ -133,12 +133,8 @@ impl OctaneSettings {
     /// Lines of requests are of level INFO in Caddy.
     fn set_logs(&mut self) {
         self.config.insert("access_log_format".to_owned(), ACCESS_LOG_FORMAT.into());
-        if matches!(self.log_level, "debug" | "info") {
-            self.config.insert("access_log".to_owned(), "stderr".into());
-        }
-        let sites = self.config.get_mut("sites").and_then(Value::as_array_mut);
-        for site in sites.into_iter().flatten().filter_map(Value::as_table_mut) {
-            site.remove("access_log");
+        if !matches!(self.log_level, "debug" | "info") {
+            self.config.remove("access_log");
         }
     }
 
