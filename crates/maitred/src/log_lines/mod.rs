@@ -132,9 +132,14 @@ fn of_stderr(pid: i32) -> Result<LogSource, String> {
 /// The service that a process belongs to, by the contents of its file `cgroup`. It may be in a
 /// group that the service has made (`Delegate=`).
 fn service_of(cgroup: &str) -> Option<&str> {
-    let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     let is_unit = |name: &&str| [".service", ".scope"].iter().any(|end| name.ends_with(end));
-    path.rsplit('/').find(is_unit).filter(|name| name.ends_with(".service"))
+    // systemd's own hierarchy: the only one, or beside others of the first version.
+    let paths = cgroup.lines().filter_map(|line| {
+        let named = || line.split_once(":name=systemd:").map(|(_, path)| path);
+        line.strip_prefix("0::").or_else(named)
+    });
+    let mut units = paths.filter_map(|path| path.rsplit('/').find(is_unit));
+    units.find(|name| name.ends_with(".service"))
 }
 
 fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), String> {
@@ -159,7 +164,9 @@ fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Resu
     };
     let mut last = journal(&["--show-cursor", "--lines", JOURNAL_LINES])?;
     let mut cursor = Vec::new();
+    let mut is_empty = true;
     pass(&mut last, &mut |line| {
+        is_empty = false;
         // Only that behind the last line is journalctl's own.
         if !cursor.is_empty() {
             output.take(&std::mem::take(&mut cursor));
@@ -170,7 +177,11 @@ fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Resu
         }
         true
     });
-    let ended = last.wait().map_err(|why| why.to_string())?;
+    let mut ended = last.wait().map_err(|why| why.to_string())?;
+    if is_empty && !ended.success() {
+        // Of no lines there is no position, which journalctl 252 takes for a failure.
+        ended = journal(&["--lines=0"])?.wait().map_err(|why| why.to_string())?;
+    }
     if !ended.success() {
         return Err("journalctl has failed; read it as root or as one of group adm".to_owned());
     }
@@ -261,6 +272,7 @@ mod tests {
         let expected = Some("maitred.service".to_owned());
         assert_eq!(service("/system.slice/maitred.service"), expected);
         assert_eq!(service("/system.slice/maitred.service/maitred-supervisor"), expected);
+        assert_eq!(service_of("1:name=systemd:/system.slice/a.service\n0::/\n"), Some("a.service"));
         assert_eq!(service("/user.slice/user@0.service/tmux-1.scope"), None);
         assert_eq!(service("/"), None);
     }
