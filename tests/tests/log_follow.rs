@@ -57,6 +57,17 @@ impl Drop for Follower {
     }
 }
 
+/// As in `maitred logs -f | head -1`, though no further line comes.
+fn ends_without_a_reader(server: &Server, words: &[&str]) {
+    let mut child = logs(server, words).stdout(Stdio::piped()).spawn().expect("maitred runs");
+    let mut reader = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("it can be read");
+    drop(reader);
+    let has_ended = || child.try_wait().expect("a child").is_some();
+    maitred_tests::wait::until_true("maitred logs to end", has_ended);
+}
+
 #[test]
 fn the_lines_about_a_pool_a_command_or_a_request_are_shown_and_followed_through_a_rotation() {
     let root = document_root(&[("index.php", "<?php error_log(\"first\\nsecond\"); echo 'done';")]);
@@ -80,6 +91,7 @@ fn the_lines_about_a_pool_a_command_or_a_request_are_shown_and_followed_through_
     let of_request = lines(&server, &["--request", &id]);
     assert!(of_request[0].contains("first"), "{of_request:?}");
     assert!(of_request.iter().all(|line| !line.contains("I talk")), "{of_request:?}");
+    ends_without_a_reader(&server, &["-f", "-n", "1", "--request", &id]);
     assert_eq!(lines(&server, &["www/talk", "-n", "1"]).len(), 1);
     assert_eq!(lines(&server, &["other"]).len(), 0);
 

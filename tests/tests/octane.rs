@@ -52,6 +52,16 @@ impl Application {
         Application { folder, address: ports::free_address(), admin: ports::free_address() }
     }
 
+    /// In place of the link, a copy of the program, beside its PHP.
+    fn has_copy(&self) {
+        let copy = self.folder.path().join("frankenphp");
+        fs::remove_file(&copy).expect("the link can be removed");
+        fs::copy(maitred_program(), &copy).expect("the program can be copied");
+        let php = "maitred-php";
+        let link = self.folder.path().join(php);
+        std::os::unix::fs::symlink(maitred_program().with_file_name(php), link).expect("a link");
+    }
+
     fn artisan(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("php");
         command.arg("artisan").args(arguments).current_dir(self.folder.path());
@@ -232,6 +242,7 @@ fn octane_serves_https_with_a_certificate_of_the_users_own_authority() {
 #[test]
 fn the_admin_address_is_not_for_the_pages_of_other_sites() {
     let application = Application::new();
+    application.has_copy();
     let octane = application.start(&["--workers=1"]);
     assert_eq!(application.page(), "Hello, you");
     let host = format!("localhost:{}", application.admin.port());

@@ -231,7 +231,6 @@ mod tests {
             ("maitred serve --ssl", "write `--https` for a folder"),
             ("maitred server:ca:install", "write `maitred trust`"),
             ("maitred version", "write `maitred --version`"),
-            ("maitred logs", "journalctl -u maitred"),
             ("maitred src", "write `maitred serve src`"),
         ] {
             let said = said(line).unwrap_or_default();

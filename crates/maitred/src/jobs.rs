@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +15,8 @@ use maitred_control::job_status::JobStatus;
 use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{shared, spawn};
+use maitred_scoreboard::is_application_memory;
+use rustix::fs::OFlags;
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::Reach;
@@ -88,9 +91,7 @@ pub fn run(asked: &RunOptions) -> ExitCode {
             let ForegroundLaunch { mut launch, program, group, counts } = *found;
             launch.command.extend(asked.arguments.iter().cloned());
             // Its user may have no right to open it: then the run counts nothing.
-            let counts = counts.and_then(|path| {
-                OpenOptions::new().read(true).write(true).open(path).ok().map(OwnedFd::from)
-            });
+            let counts = counts.as_deref().and_then(application_memory);
             let beside = Beside { group, counts };
             match in_foreground(launch, &program, beside) {
                 Ok(code) => ExitCode::from(code),
@@ -101,6 +102,16 @@ pub fn run(asked: &RunOptions) -> ExitCode {
         Ok(_) => fail(&UNEXPECTED),
         Err(why) => fail(&why),
     }
+}
+
+/// Opens the memory of an application. The path comes from what listens on the socket, and the
+/// command gets the file: it is no other file of root's.
+fn application_memory(path: &Path) -> Option<OwnedFd> {
+    // Neither a pipe nor a terminal is waited for or taken over.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
+    let file = OwnedFd::from(file);
+    is_application_memory(file.as_fd()).then_some(file)
 }
 
 /// What a command has beside its settings.
@@ -141,5 +152,26 @@ fn in_foreground(launch: Launch, program: &Path, beside: Beside) -> io::Result<u
             let code = status.code().unwrap_or_else(|| OF_SIGNALS + status.signal().unwrap_or(0));
             return Ok(u8::try_from(code).unwrap_or(u8::MAX));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use maitred_scoreboard::create_application_memory;
+
+    use super::*;
+
+    #[test]
+    fn only_the_memory_of_an_application_is_opened_for_a_command() {
+        let path = |file: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let memory = create_application_memory("shop").unwrap();
+        assert!(application_memory(&path(&memory)).is_some());
+        let other = shared::file_with("other", b"secret").unwrap();
+        assert!(application_memory(&path(&other)).is_none());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(application_memory(file.path()).is_none());
+        assert!(application_memory(Path::new("/dev/null")).is_none());
     }
 }

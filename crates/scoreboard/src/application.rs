@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use maitred_os::shared::{SharedMap, create_sealed};
+use rustix::fs::SealFlags;
 
 /// The first word: this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"aitredm1");
@@ -103,14 +104,17 @@ pub fn create_application_memory(pool: &str) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Whether this file is such memory, in the layout of this version.
+/// Whether this file is such memory, in the layout of this version. Only a file in memory can be
+/// sealed, and what is sealed keeps its length.
 pub fn is_application_memory(file: BorrowedFd<'_>) -> bool {
     let mut mark = [0; 8];
+    let length = SealFlags::SHRINK | SealFlags::GROW;
+    let is_sealed = rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(length));
     let is_long = rustix::fs::fstat(file).is_ok_and(|stat| {
         usize::try_from(stat.st_size).is_ok_and(|bytes| bytes == WORDS * size_of::<u64>())
     });
     let is_read = rustix::io::pread(file, &mut mark, 0) == Ok(mark.len());
-    is_long && is_read && u64::from_ne_bytes(mark) == MAGIC
+    is_sealed && is_long && is_read && u64::from_ne_bytes(mark) == MAGIC
 }
 
 /// The memory of a pool's application, mapped for reading.
@@ -328,5 +332,9 @@ mod tests {
         assert!(ApplicationMemory::open(short).is_err());
         let zero = create_sealed("test", WORDS * 8).unwrap();
         assert!(!is_application_memory(zero.as_fd()));
+        let mut contents = vec![0; WORDS * 8];
+        contents[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        let open = maitred_os::shared::file_with("test", &contents).unwrap();
+        assert!(!is_application_memory(open.as_fd()), "it could be shortened");
     }
 }

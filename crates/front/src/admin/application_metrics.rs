@@ -97,11 +97,15 @@ impl Kind {
 /// The series of a metric, by their labels.
 type Series = BTreeMap<String, ApplicationValue>;
 
-/// Writes the metrics of these pools, and returns what each has.
-pub fn write(out: &mut Text, pools: &[(&str, ApplicationReading)]) -> Vec<ApplicationFigures> {
+/// Writes the metrics of these pools, and returns what each has. Of each pool no more than its
+/// share stays in memory: the next one is read when the last one has been collected.
+pub fn write<'p>(
+    out: &mut Text,
+    pools: impl ExactSizeIterator<Item = (&'p str, ApplicationReading)>,
+) -> Vec<ApplicationFigures> {
     let share = (MAX_BYTES / pools.len().max(1)).min(MAX_POOL_BYTES);
     let mut metrics: BTreeMap<(String, Kind), Series> = BTreeMap::new();
-    let figures = pools.iter().map(|(pool, reading)| collect(&mut metrics, pool, reading, share));
+    let figures = pools.map(|(pool, reading)| collect(&mut metrics, pool, reading, share));
     let figures = figures.collect();
     let mut taken: HashMap<String, u32> = HashMap::new();
     for name in metrics.keys().flat_map(|(name, kind)| kind.names(name)) {
@@ -142,14 +146,15 @@ fn declare(out: &mut Text, name: &str, kind: &str) {
 fn collect(
     metrics: &mut BTreeMap<(String, Kind), Series>,
     pool: &str,
-    reading: &ApplicationReading,
+    reading: ApplicationReading,
     share: usize,
 ) -> ApplicationFigures {
     let (mut bytes, mut left_out) = (0usize, 0);
-    for series in &reading.series {
+    let count = u64::try_from(reading.series.len()).unwrap_or(u64::MAX);
+    for series in reading.series {
         let kind = Kind::of(&series.value);
         let name = exposed_name(&series.name, kind);
-        let labels = labels(pool, series);
+        let labels = labels(pool, &series);
         let lines = if kind == Kind::Histogram { APPLICATION_BOUNDS.len() + 3 } else { 1 };
         bytes = bytes.saturating_add(lines * (name.len() + labels.len() + VALUE_BYTES));
         if bytes > share {
@@ -160,12 +165,11 @@ fn collect(
         // The same twice: two processes have named it at once, and one was killed.
         let value = match all.remove(&labels) {
             Some(other) => sum(&series.value, &other),
-            None => series.value.clone(),
+            None => series.value,
         };
         all.insert(labels, value);
     }
-    let series = u64::try_from(reading.series.len()).unwrap_or(u64::MAX);
-    ApplicationFigures { series, refused: reading.refused, left_out }
+    ApplicationFigures { series: count, refused: reading.refused, left_out }
 }
 
 fn exposed_name(name: &str, kind: Kind) -> String {
@@ -270,7 +274,7 @@ mod tests {
 
     fn page(format: Format, pools: &[(&str, ApplicationReading)]) -> String {
         let mut out = Text::new(format);
-        write(&mut out, pools);
+        write(&mut out, pools.iter().cloned());
         out.finish()
     }
 
@@ -339,7 +343,7 @@ mod tests {
         });
         let pools = [("a", reading(all.collect())), ("b", reading(Vec::new()))];
         let mut out = Text::new(Format::Prometheus);
-        let figures = write(&mut out, &pools);
+        let figures = write(&mut out, pools.into_iter());
         let text = out.finish();
         assert!(text.len() <= MAX_POOL_BYTES, "{}", text.len());
         assert!((1..1000).contains(&figures[0].left_out), "{figures:?}");

@@ -1,10 +1,11 @@
 //! Metrics of pools. Their names hold letters, digits, `_` and `-`, as do the names of routes, so
 //! labels need no escapes. Counters are declared in crate `scoreboard` (`Counter`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_scoreboard::{
-    ApplicationReading, Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, RequestOutcome, Size,
+    ApplicationMemory, Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, RequestOutcome, Size,
 };
 
 use crate::admin::exposition::{MetricFamily, Samples};
@@ -17,7 +18,8 @@ pub struct PoolFigures {
     pub workers_limit: u32,
     pub reading: Reading,
     pub classes: Vec<(String, RouteStats)>,
-    pub application: Option<ApplicationReading>,
+    /// Read when its metrics are written: what it has may be large, and pools are many.
+    pub application: Option<Arc<ApplicationMemory>>,
 }
 
 /// Metrics of each pool.

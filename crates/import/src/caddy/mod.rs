@@ -22,7 +22,7 @@ pub use config_tree::Environment;
 
 use crate::file_draft::{FileDraft, Placed, PoolDraft};
 use crate::fpm::{PoolPlan, WebServer};
-use crate::report::ImportReport;
+use crate::report::{ImportReport, SourceLine};
 use crate::user_files::UserFile;
 use crate::{FileReader, Imported, toml_text};
 use config_tree::CaddyConfig;
@@ -51,6 +51,8 @@ struct CaddyImport<'w> {
     order: DirectiveOrder,
     report: &'w mut ImportReport,
     pools: PoolPlan,
+    /// The first `log` of a site that goes to the standard error output.
+    access_log: Option<SourceLine>,
     /// FrankenPHP's pools.
     own_pools: Vec<PoolDraft>,
     user_files: Vec<UserFile>,
@@ -76,11 +78,15 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
         options,
         report: &mut report,
         pools,
+        access_log: None,
         own_pools: Vec::new(),
         user_files: Vec::new(),
     };
     site_addresses::sites(&mut shared, &mut file);
-    let CaddyImport { pools, own_pools, user_files, .. } = shared;
+    let CaddyImport { pools, access_log, own_pools, user_files, .. } = shared;
+    if let Some(place) = access_log {
+        file.server.set("access_log", Placed::new(toml_text::string("stderr"), &place));
+    }
     if file.sites.is_empty() {
         return Err(format!("{main} has no site that can be imported:\n{report}"));
     }

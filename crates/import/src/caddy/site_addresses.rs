@@ -340,15 +340,34 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
 impl SiteWalk<'_, '_, '_> {
     /// `log`.
     fn log(&mut self, block: &SiteBlock) {
-        let mut target = None;
+        let mut has_log = false;
         for line in own(block, "log") {
             let output = line.block.iter().find(|one| one.name == "output");
-            let found = match output.map(|one| (one.first(), one.argument(1))) {
-                Some(("file", path)) => path.to_owned(),
-                Some(("discard", _)) => "off".to_owned(),
-                _ => "stderr".to_owned(),
+            let target = match output.map_or(("stderr", ""), |one| (one.first(), one.argument(1))) {
+                ("file", path) => LogOutput::Own(path),
+                ("discard", _) => LogOutput::Own("off"),
+                ("stderr" | "stdout", _) => LogOutput::OfServer,
+                _ => LogOutput::Unknown,
             };
-            target.get_or_insert((found, line.place.clone()));
+            match (has_log, target) {
+                (true, _) => self.left_out(line, "a site has one access log"),
+                (false, LogOutput::Own(path)) => {
+                    self.site.settings.set("access_log", text_at(path, &line.place));
+                    self.kept(line);
+                }
+                (false, LogOutput::OfServer) => {
+                    self.shared.access_log.get_or_insert_with(|| line.place.clone());
+                    let why = "the site has the log of the server, which goes to stderr";
+                    self.shared.report.changed(&line.place, &line.shown(), why);
+                }
+                (false, LogOutput::Unknown) => {
+                    let off = "\"off\"".to_owned();
+                    let off = Placed::because(off, &line.place, "no file");
+                    self.site.settings.set("access_log", off);
+                    self.left_out(line, "set `access_log`; it takes a file");
+                }
+            }
+            has_log = true;
             for one in &line.block {
                 match one.name.as_str() {
                     "output" if one.block.is_empty() => self.kept(one),
@@ -357,14 +376,22 @@ impl SiteWalk<'_, '_, '_> {
                     _ => self.left_out(one, "it has no counterpart"),
                 }
             }
-            self.kept(line);
         }
-        let log = match target {
-            Some((target, place)) => text_at(&target, &place),
-            None => Placed::because("\"off\"".to_owned(), &self.place, "no `log`"),
-        };
-        self.site.settings.set("access_log", log);
+        if !has_log {
+            let off = Placed::because("\"off\"".to_owned(), &self.place, "no `log`");
+            self.site.settings.set("access_log", off);
+        }
     }
+}
+
+/// Where the log of a site goes.
+enum LogOutput<'l> {
+    /// A value of the site's `access_log`.
+    Own(&'l str),
+    /// The standard error output, which only the server's `access_log` can be.
+    OfServer,
+    /// What maitred does not have.
+    Unknown,
 }
 
 /// Who reaches a site.

@@ -218,6 +218,28 @@ fn a_mistake_is_named_with_its_line() {
 }
 
 #[test]
+fn a_log_without_a_file_is_that_of_the_server() {
+    let imported = of("a.example {\nlog\n}\nb.example {\nlog {\noutput stdout\n}\n}\n\
+         c.example {\nlog {\noutput net 192.0.2.1:5000\n}\n}\n\
+         d.example {\nlog {\noutput file /d.log\n}\n}\ne.example {\nfile_server\n}");
+    let logs: Vec<&str> =
+        imported.toml.lines().filter(|line| line.starts_with("access_log")).collect();
+    let values: Vec<&str> = logs.iter().filter_map(|line| line.split("  #").next()).collect();
+    assert_eq!(
+        values,
+        [
+            "access_log = \"stderr\"",
+            "access_log = \"off\"",
+            "access_log = \"/d.log\"",
+            "access_log = \"off\"",
+        ],
+    );
+    let report = imported.report.to_string();
+    assert!(report.contains("2: log: the site has the log of the server"), "{report}");
+    assert!(report.contains("log: set `access_log`; it takes a file"), "{report}");
+}
+
+#[test]
 fn frankenphp_becomes_pools_with_its_threads_and_workers() {
     let imported = of("{\nfrankenphp {\nnum_threads 8\nphp_ini memory_limit 99M\n}\n}\n\
          :80 {\nroot public/\nencode zstd br gzip\nphp_server {\nenv APP_ENV prod\n}\n}");

@@ -4,13 +4,15 @@ mod line_filter;
 mod log_file;
 mod shown_lines;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use clap::Args;
 use maitred_control::admin::{Reply, Request};
 use maitred_control::log_place::{FoundLog, LogPlace};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::Reach;
@@ -21,6 +23,9 @@ use shown_lines::{MAX_LINES, ShownLines};
 
 /// Lines of the journal that are looked through for the last ones.
 const JOURNAL_LINES: &str = "20000";
+
+/// Before the position in the journal, which journalctl prints behind the last line.
+const CURSOR: &[u8] = b"-- cursor: ";
 
 /// The journal's own socket. Another one is that of a namespace, whose name it does not say.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -79,9 +84,7 @@ enum LogSource {
 fn source(place: LogPlace, supervisor: i32) -> Result<LogSource, String> {
     match place {
         LogPlace::File(path) => Ok(LogSource::File(path)),
-        LogPlace::Journal(socket) if socket == Path::new(JOURNAL) => {
-            Ok(LogSource::Journal(vec!["--identifier=maitred".to_owned()]))
-        }
+        LogPlace::Journal(socket) if socket == Path::new(JOURNAL) => Ok(of_identifier()),
         LogPlace::Journal(socket) => Err(format!(
             "the log goes to the journal of a namespace ({}); read it with `journalctl \
              --namespace=NAME --identifier=maitred`",
@@ -95,6 +98,12 @@ fn source(place: LogPlace, supervisor: i32) -> Result<LogSource, String> {
     }
 }
 
+/// Entries of the journal's own protocol, which have no time in their text.
+fn of_identifier() -> LogSource {
+    let arguments = ["--output=short-iso", "--identifier=maitred"];
+    LogSource::Journal(arguments.map(str::to_owned).into())
+}
+
 /// Where the standard error output of a process goes.
 fn of_stderr(pid: i32) -> Result<LogSource, String> {
     let link = format!("/proc/{pid}/fd/2");
@@ -105,11 +114,12 @@ fn of_stderr(pid: i32) -> Result<LogSource, String> {
     }
     let shown = target.display().to_string();
     let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let unit = cgroup.trim_end().rsplit('/').next().filter(|unit| unit.ends_with(".service"));
-    match unit {
+    match service_of(&cgroup) {
         // systemd gives its services a socket of the journal.
         Some(unit) if shown.starts_with("socket:") => {
-            Ok(LogSource::Journal(vec![format!("--unit={unit}")]))
+            // Its lines have their own time. Further ones of a record would not be indented any
+            // more behind the journal's.
+            Ok(LogSource::Journal(vec!["--output=cat".to_owned(), format!("--unit={unit}")]))
         }
         _ => Err(format!(
             "the log goes to the standard error output of process {pid}, which is {shown}: it can \
@@ -117,6 +127,19 @@ fn of_stderr(pid: i32) -> Result<LogSource, String> {
              `error_log = \"/var/log/maitred/error.log\"` or \"journald\" this command can read it"
         )),
     }
+}
+
+/// The service that a process belongs to, by the contents of its file `cgroup`. It may be in a
+/// group that the service has made (`Delegate=`).
+fn service_of(cgroup: &str) -> Option<&str> {
+    let is_unit = |name: &&str| [".service", ".scope"].iter().any(|end| name.ends_with(end));
+    // systemd's own hierarchy: the only one, or beside others of the first version.
+    let paths = cgroup.lines().filter_map(|line| {
+        let named = || line.split_once(":name=systemd:").map(|(_, path)| path);
+        line.strip_prefix("0::").or_else(named)
+    });
+    let mut units = paths.filter_map(|path| path.rsplit('/').find(is_unit));
+    units.find(|name| name.ends_with(".service"))
 }
 
 fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), String> {
@@ -127,7 +150,7 @@ fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), Str
     while follows && is_open {
         std::thread::sleep(log_file::LOOK_EVERY);
         file.read(&mut |line| output.take(line)).map_err(broken)?;
-        is_open = output.flush();
+        is_open = output.flush() && !is_closed();
     }
     Ok(())
 }
@@ -135,41 +158,92 @@ fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), Str
 fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Result<(), String> {
     let journal = |arguments: &[&str]| {
         let mut command = Command::new("journalctl");
-        command.args(["--quiet", "--no-pager", "--output=short-iso"]).args(matches);
+        command.args(["--quiet", "--no-pager"]).args(matches);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn().map_err(|why| format!("journalctl cannot be run: {why}"))
     };
-    let mut last = journal(&["--lines", JOURNAL_LINES])?;
-    pass(&mut last, &mut |line| output.take(line));
-    let ended = last.wait().map_err(|why| why.to_string())?;
+    let mut last = journal(&["--show-cursor", "--lines", JOURNAL_LINES])?;
+    let mut cursor = Vec::new();
+    let mut is_empty = true;
+    pass(&mut last, &mut |line| {
+        is_empty = false;
+        // Only that behind the last line is journalctl's own.
+        if !cursor.is_empty() {
+            output.take(&std::mem::take(&mut cursor));
+        }
+        match line.starts_with(CURSOR) {
+            true => cursor.extend_from_slice(line),
+            false => output.take(line),
+        }
+        true
+    });
+    let mut ended = last.wait().map_err(|why| why.to_string())?;
+    if is_empty && !ended.success() {
+        // Of no lines there is no position, which journalctl 252 takes for a failure.
+        ended = journal(&["--lines=0"])?.wait().map_err(|why| why.to_string())?;
+    }
     if !ended.success() {
         return Err("journalctl has failed; read it as root or as one of group adm".to_owned());
     }
     if !output.show_last() || !follows {
         return Ok(());
     }
-    let mut next = journal(&["--lines=0", "--follow"])?;
+    // All lines behind the last one. Without a position there was none.
+    let cursor = String::from_utf8_lossy(cursor.strip_prefix(CURSOR).unwrap_or_default());
+    let after = (!cursor.is_empty()).then(|| format!("--after-cursor={cursor}"));
+    let mut arguments = vec!["--no-tail", "--follow"];
+    arguments.extend(after.as_deref());
+    let mut next = journal(&arguments)?;
     pass(&mut next, &mut |line| {
         output.take(line);
-        output.flush();
+        output.flush()
     });
     let _ = next.kill();
     let _ = next.wait();
     Ok(())
 }
 
-/// Passes on the lines that a program prints. Longer ones are cut.
-fn pass(child: &mut Child, take: &mut dyn FnMut(&[u8])) {
+/// Passes on the lines that a program prints, until `take` returns false, or the own output is
+/// closed while there are none. Longer ones are cut.
+fn pass(child: &mut Child, take: &mut dyn FnMut(&[u8]) -> bool) {
     let Some(stdout) = child.stdout.take() else { return };
     let mut stdout = BufReader::new(stdout);
     loop {
+        if stdout.buffer().is_empty() && !waits_for_input(stdout.get_ref()) {
+            return;
+        }
         let mut line = Vec::new();
         let limit = MAX_LINE_BYTES as u64;
         match Read::by_ref(&mut stdout).take(limit).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
-            Ok(_) => take(line.strip_suffix(b"\n").unwrap_or(&line)),
+            Ok(_) if !take(line.strip_suffix(b"\n").unwrap_or(&line)) => return,
+            Ok(_) => {}
         }
     }
+}
+
+/// Waits until there is something to read, or the end of the input. Returns false if the own output
+/// is closed before.
+fn waits_for_input(input: impl AsFd) -> bool {
+    let stdout = io::stdout();
+    loop {
+        // Of an output without any event only its end is reported.
+        let mut both =
+            [PollFd::new(&input, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+        match poll(&mut both, None) {
+            Ok(_) => return both[1].revents().is_empty() || !both[0].revents().is_empty(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Whether the reader of the own output has closed it, such as `head`.
+fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut output = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = rustix::event::Timespec::default();
+    poll(&mut output, Some(&at_once)).is_ok_and(|count| count > 0)
 }
 
 #[cfg(test)]
@@ -184,8 +258,22 @@ mod tests {
         let other = said(LogPlace::Journal("/run/systemd/journal.shop/socket".into()));
         assert!(other.contains("journalctl --namespace=NAME"), "{other}");
         let journal = source(LogPlace::Journal(JOURNAL.into()), 1);
-        assert_eq!(journal, Ok(LogSource::Journal(vec!["--identifier=maitred".to_owned()])));
+        assert_eq!(journal, Ok(of_identifier()));
         let file = LogPlace::File("/var/log/error.log".into());
         assert_eq!(source(file, 1), Ok(LogSource::File("/var/log/error.log".into())));
+    }
+
+    #[test]
+    fn the_service_of_a_process_is_found_above_the_groups_that_it_has_made() {
+        let service = |path: &str| {
+            let cgroup = format!("1:name=other:/other.service\n0::{path}\n");
+            service_of(&cgroup).map(str::to_owned)
+        };
+        let expected = Some("maitred.service".to_owned());
+        assert_eq!(service("/system.slice/maitred.service"), expected);
+        assert_eq!(service("/system.slice/maitred.service/maitred-supervisor"), expected);
+        assert_eq!(service_of("1:name=systemd:/system.slice/a.service\n0::/\n"), Some("a.service"));
+        assert_eq!(service("/user.slice/user@0.service/tmux-1.scope"), None);
+        assert_eq!(service("/"), None);
     }
 }

@@ -55,6 +55,8 @@ pub struct StartedApplication {
 pub fn start(config: &Path, log_level: &str) -> io::Result<StartedApplication> {
     let awaited = Awaited::take_over(&SIGNALS)?;
     let mut command = Command::new(std::env::current_exe()?);
+    // The program may be a copy of maitred with Octane's name for it, by which it acts as Octane's.
+    command.arg0("maitred");
     command.args(["--log-level", log_level, "serve", "--production", "--config"]).arg(config);
     command.arg("--stop-with-parent").arg(std::process::id().to_string());
     // Its signals come from here: Ctrl-C would reach it twice, which ends running requests.

@@ -111,12 +111,11 @@ impl OctaneSettings {
             if max_requests > 0 {
                 pool.insert("max_requests".to_owned(), max_requests.into());
                 // The script would end before its successor has booted.
-                let env = [("MAX_REQUESTS".to_owned(), (2 * max_requests).to_string().into())];
-                pool.insert("env".to_owned(), Value::Table(env.into_iter().collect()));
+                let twice = (2 * max_requests).to_string();
+                set_entry(pool, "env", "MAX_REQUESTS", twice.into());
             }
             if seconds > 0 {
-                let value = [("max_execution_time".to_owned(), seconds.into())];
-                pool.insert("php_value".to_owned(), Value::Table(value.into_iter().collect()));
+                set_entry(pool, "php_value", "max_execution_time", seconds.into());
                 // PHP counts processor time, Octane means all time; the script goes first.
                 pool.insert("request_terminate_timeout".to_owned(), (seconds + 1).into());
             }
@@ -134,12 +133,8 @@ impl OctaneSettings {
     /// Lines of requests are of level INFO in Caddy.
     fn set_logs(&mut self) {
         self.config.insert("access_log_format".to_owned(), ACCESS_LOG_FORMAT.into());
-        if matches!(self.log_level, "debug" | "info") {
-            self.config.insert("access_log".to_owned(), "stderr".into());
-        }
-        let sites = self.config.get_mut("sites").and_then(Value::as_array_mut);
-        for site in sites.into_iter().flatten().filter_map(Value::as_table_mut) {
-            site.remove("access_log");
+        if !matches!(self.log_level, "debug" | "info") {
+            self.config.remove("access_log");
         }
     }
 
@@ -179,6 +174,14 @@ impl OctaneSettings {
     pub fn workers(&self) -> Option<i64> {
         let pool = self.config.get("pools")?.get(self.pools.first()?)?;
         pool.get("max_children")?.as_integer()
+    }
+}
+
+/// Sets an entry of a table of the pool, beside those that the Caddyfile has set.
+fn set_entry(pool: &mut Table, table: &str, name: &str, value: Value) {
+    let entries = pool.entry(table).or_insert_with(|| Value::Table(Table::new()));
+    if let Some(entries) = entries.as_table_mut() {
+        entries.insert(name.to_owned(), value);
     }
 }
 

@@ -20,11 +20,11 @@ const OF_OCTANE: [(&str, &str); 11] = [
     ("REQUEST_MAX_EXECUTION_TIME", "30"),
 ];
 
-struct OneFile;
+struct OneFile(String);
 
 impl FileReader for OneFile {
     fn read(&self, _: &str) -> Result<String, String> {
-        Ok(CADDYFILE.to_owned())
+        Ok(self.0.clone())
     }
 
     fn glob(&self, pattern: &str) -> Vec<String> {
@@ -37,9 +37,13 @@ impl FileReader for OneFile {
 }
 
 fn read(changes: &[(&str, &str)]) -> Result<OctaneSettings, String> {
+    read_caddyfile(CADDYFILE, changes)
+}
+
+fn read_caddyfile(text: &str, changes: &[(&str, &str)]) -> Result<OctaneSettings, String> {
     let all: HashMap<&str, &str> = OF_OCTANE.iter().chain(changes).copied().collect();
     let environment = |name: &str| all.get(name).map(|value| (*value).to_owned());
-    OctaneSettings::read(&OneFile, Path::new("/srv/Caddyfile"), &environment)
+    OctaneSettings::read(&OneFile(text.to_owned()), Path::new("/srv/Caddyfile"), &environment)
 }
 
 fn toml(settings: &OctaneSettings) -> Table {
@@ -71,6 +75,21 @@ fn the_environment_of_octane_becomes_a_worker_pool() {
     assert_eq!(pool["request_terminate_timeout"].as_integer(), Some(31));
     assert_eq!(config["listen"][0].as_str(), Some("[::]:8001"));
     assert_eq!(config["access_log"].as_str(), Some("stderr"));
+}
+
+#[test]
+fn settings_of_php_and_variables_of_the_caddyfile_stay_beside_those_of_octane() {
+    let own = "\tfrankenphp {\n\t\tphp_ini memory_limit 99M\n";
+    let text = CADDYFILE.replace("\tfrankenphp {\n", own);
+    let own = "\t\tworker {\n\t\t\tenv APP_ENV staging\n";
+    let text = text.replace("\t\tworker {\n", own);
+    let settings = read_caddyfile(&text, &[]).unwrap();
+    let config = toml(&settings);
+    let pool = &config["pools"][settings.pools[0].as_str()];
+    assert_eq!(pool["env"]["APP_ENV"].as_str(), Some("staging"));
+    assert_eq!(pool["env"]["MAX_REQUESTS"].as_str(), Some("1000"));
+    assert_eq!(pool["php_value"]["memory_limit"].as_str(), Some("99M"));
+    assert_eq!(pool["php_value"]["max_execution_time"].as_integer(), Some(30));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
                 View::Whole | View::WithoutQueries => metrics.classes.read(),
                 View::WithoutRequests => Vec::new(),
             },
-            application: metrics.application.load().as_ref().map(|memory| memory.read()),
+            application: metrics.application.load_full(),
         })
     });
     let pools: Vec<PoolFigures> = pools.collect();
@@ -117,11 +117,12 @@ fn of_pools(out: &mut Text, pools: &[PoolFigures]) {
     });
     out.write(COPIES, &copies.collect::<Vec<_>>());
     let applications = pools.iter().filter_map(|pool| {
-        let reading = pool.application.clone()?;
-        Some((pool.name.as_str(), reading))
+        let memory = pool.application.as_ref()?;
+        Some((pool.name.as_str(), memory))
     });
     let applications: Vec<_> = applications.collect();
-    let figures = application_metrics::write(out, &applications);
+    let readings = applications.iter().map(|(name, memory)| (*name, memory.read()));
+    let figures = application_metrics::write(out, readings);
     let names = applications.iter().map(|(name, _)| label("pool", name));
     out.write(APPLICATION, &names.zip(figures).collect::<Vec<_>>());
 }

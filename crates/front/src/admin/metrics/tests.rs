@@ -1,6 +1,10 @@
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 use maitred_control::scale::{NodeScale, PoolScale};
-use maitred_scoreboard::{ApplicationReading, Copies, OpcacheStats};
+use maitred_scoreboard::{ApplicationMemory, Copies, OpcacheStats, create_application_memory};
 
 use super::*;
 use crate::pool::route_metrics::RouteStats;
@@ -21,8 +25,16 @@ fn pool(name: &str) -> PoolFigures {
         workers_limit: 8,
         reading,
         classes: vec![("/cart/*".to_owned(), RouteStats::default())],
-        application: Some(ApplicationReading { refused: [0, 0, 7], ..Default::default() }),
+        application: Some(Arc::new(application(name))),
     }
+}
+
+/// The memory of an application with seven refusals, since it was full.
+fn application(pool: &str) -> ApplicationMemory {
+    const FULL_AT: u64 = 4 * 8;
+    let file = File::from(create_application_memory(pool).unwrap());
+    file.write_all_at(&7u64.to_ne_bytes(), FULL_AT).unwrap();
+    ApplicationMemory::open(file).unwrap()
 }
 
 fn figures() -> FrontFigures {
