@@ -61,6 +61,18 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// What reports show below the title, each part with its name; empty ones are left out.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let parts = [
+            ("seen", self.seen.clone()),
+            ("when", self.condition.clone()),
+            ("so", self.consequence.clone()),
+            ("do", self.fix.clone()),
+            ("rules", self.rules.join(", ")),
+        ];
+        parts.into_iter().filter(|(_, text)| !text.is_empty())
+    }
+
     /// Sets the consequence.
     pub fn so(&mut self, consequence: impl Into<String>) -> &mut Finding {
         self.consequence = consequence.into();

@@ -47,16 +47,8 @@ fn card(page: &mut String, finding: &Finding) {
         page,
         "<article class=\"card {class}\"><h2><span class=\"{class}\">{name}</span> {title}</h2><dl>"
     );
-    let rules = finding.rules.join(", ");
-    let parts = [
-        ("seen", &finding.seen),
-        ("when", &finding.condition),
-        ("so", &finding.consequence),
-        ("do", &finding.fix),
-        ("rules", &rules),
-    ];
-    for (name, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        let _ = writeln!(page, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(text));
+    for (name, text) in finding.parts() {
+        let _ = writeln!(page, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&text));
     }
     page.push_str("</dl></article>\n");
 }

@@ -189,18 +189,8 @@ fn in_full(finding: &Finding, colours: bool) -> Vec<String> {
         finding.title,
         finding.about
     )];
-    let rules = finding.rules.join(", ");
-    let parts = [
-        ("seen", &finding.seen),
-        ("when", &finding.condition),
-        ("so", &finding.consequence),
-        ("do", &finding.fix),
-        ("rules", &rules),
-    ];
-    for (name, text) in parts {
-        if !text.is_empty() {
-            lines.extend(wrapped(&format!("  {name:<5} {text}"), 8));
-        }
+    for (name, text) in finding.parts() {
+        lines.extend(wrapped(&format!("  {name:<5} {text}"), 8));
     }
     lines.push(String::new());
     lines

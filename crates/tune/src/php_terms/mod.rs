@@ -328,10 +328,7 @@ impl PhpCourse {
     fn judge(&mut self) {
         let cpu = self.ratio(|seen| seen.cpu);
         let rate = self.ratio(|seen| Some(seen.rate));
-        let found = verdicts(&[
-            (Direction::LowerIsBetter, cpu),
-            (Direction::HigherIsBetter, rate),
-        ]);
+        let found = verdicts(&[(Direction::LowerIsBetter, cpu), (Direction::HigherIsBetter, rate)]);
         let [of_cpu, of_rate] = [0, 1].map(|at| found.get(at).copied());
         let is_slower = of_rate == Some(Verdict::Slower);
         let gain = match cpu {
