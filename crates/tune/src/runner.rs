@@ -84,6 +84,20 @@ impl LoadContext {
     }
 }
 
+/// The outcome after the settings were restored, or were not.
+pub(crate) fn with_restored(
+    done: Result<(), Abort>,
+    restored: Result<(), String>,
+) -> Result<(), Abort> {
+    match (done, restored) {
+        (done, Ok(())) => done,
+        (Err(Abort::Failed(why)), Err(further)) if !why.contains(&further) => {
+            Err(Abort::Failed(format!("{why}; {further}")))
+        }
+        (Err(Abort::Failed(why)), Err(_)) | (_, Err(why)) => Err(Abort::Failed(why)),
+    }
+}
+
 /// Executes courses.
 pub struct Runner<'a> {
     /// The server.
@@ -112,15 +126,7 @@ impl Runner<'_> {
         let mut watch = Timeline::begin();
         let done = self.steps(course, &mut watch);
         course.moments = watch.moments;
-        let restored = self.target.restore();
-        match (done, restored) {
-            (done, Ok(())) => done,
-            (Err(Abort::Failed(why)), Err(further)) if !why.contains(&further) => {
-                Err(Abort::Failed(format!("{why}; {further}")))
-            }
-            (Err(Abort::Failed(why)), Err(_)) => Err(Abort::Failed(why)),
-            (_, Err(why)) => Err(Abort::Failed(why)),
-        }
+        with_restored(done, self.target.restore())
     }
 
     fn steps(&mut self, course: &mut Course, watch: &mut Timeline) -> Result<(), Abort> {

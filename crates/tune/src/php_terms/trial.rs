@@ -10,7 +10,7 @@ use maitred_measure::url::Url;
 use super::pages::{PageResponse, SteadyPage};
 use super::{Comparison, PhpCourse, PhpStep};
 use crate::measurement::{Measurement, Setting, Task};
-use crate::runner::{Abort, LoadContext, Runner};
+use crate::runner::{Abort, LoadContext, Runner, with_restored};
 use crate::timeline::Timeline;
 
 /// How long the site may take to respond after a reload.
@@ -77,14 +77,7 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
     /// Why it was aborted.
     pub fn run(&mut self, course: &mut PhpCourse) -> Result<(), Abort> {
         let done = self.steps(course);
-        let restored = self.runner.target.restore();
-        match (done, restored) {
-            (done, Ok(())) => done,
-            (Err(Abort::Failed(why)), Err(further)) if !why.contains(&further) => {
-                Err(Abort::Failed(format!("{why}; {further}")))
-            }
-            (Err(Abort::Failed(why)), Err(_)) | (_, Err(why)) => Err(Abort::Failed(why)),
-        }
+        with_restored(done, self.runner.target.restore())
     }
 
     fn steps(&mut self, course: &mut PhpCourse) -> Result<(), Abort> {
