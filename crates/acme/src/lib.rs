@@ -10,7 +10,7 @@ pub mod shared;
 
 use maitred_control::acme::{Cause, FromAcme, PATIENCE};
 use maitred_os::channel::Channel;
-use maitred_sandbox::Needs;
+use maitred_sandbox::{LessTrusted, Needs};
 
 use crate::failure::Failure;
 use crate::link::Link;
@@ -31,17 +31,8 @@ pub fn run(channel: Channel) -> i32 {
 fn get(link: Link) -> Result<(), String> {
     let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let order = link.order()?;
-    if order.restricted {
-        maitred_sandbox::drop_capabilities()
-            .map_err(|error| format!("it cannot drop capabilities: {error}"))?;
-    }
-    if let Some(identity) = &order.identity {
-        maitred_os::users::become_user(identity)
-            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-    }
-    // A change of user resets this setting.
-    maitred_os::fork::die_with_parent(supervisor);
-    maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    let (identity, restricted) = (order.identity.as_ref(), order.restricted);
+    LessTrusted { supervisor, identity, restricted }.settle()?;
     if order.restricted {
         maitred_sandbox::enter("the process that gets certificates", &needs())?;
     }

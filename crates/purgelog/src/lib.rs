@@ -15,7 +15,7 @@ mod wire;
 use maitred_control::purge_log::PurgeLogSettings;
 use maitred_control::redis_access::RedisServer;
 use maitred_os::channel::Channel;
-use maitred_sandbox::Needs;
+use maitred_sandbox::{LessTrusted, Needs};
 
 use crate::link::Link;
 use crate::session::Session;
@@ -41,17 +41,8 @@ pub fn run(channel: Channel) -> i32 {
 fn begin(link: Link) -> Result<(), String> {
     let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let settings = link.settings()?;
-    if settings.restricted {
-        maitred_sandbox::drop_capabilities()
-            .map_err(|error| format!("it cannot drop capabilities: {error}"))?;
-    }
-    if let Some(identity) = &settings.identity {
-        maitred_os::users::become_user(identity)
-            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-    }
-    // A change of user resets this setting.
-    maitred_os::fork::die_with_parent(supervisor);
-    maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    let (identity, restricted) = (settings.identity.as_ref(), settings.restricted);
+    LessTrusted { supervisor, identity, restricted }.settle()?;
     if settings.restricted {
         maitred_sandbox::enter("the process of the purge log", &needs(&settings))?;
     }

@@ -14,6 +14,8 @@ pub mod files;
 pub mod filter;
 pub mod folders;
 
+use maitred_os::fork;
+use maitred_os::users::{self, Identity};
 use std::path::{Path, PathBuf};
 
 /// The folders that a process needs, beside those of the system.
@@ -113,6 +115,36 @@ pub fn drop_capabilities() -> std::io::Result<()> {
     // later on.
     let _ = rustix::param::page_size();
     maitred_os::capabilities::bound_to_none()
+}
+
+/// What a process of the server becomes before it reads anything of others.
+#[derive(Debug, Clone, Copy)]
+pub struct LessTrusted<'a> {
+    /// The process with which it ends.
+    pub supervisor: i32,
+    /// Its final user; none: it stays the one that it is.
+    pub identity: Option<&'a Identity>,
+    /// Whether it drops its capabilities, as before [`enter`].
+    pub restricted: bool,
+}
+
+impl LessTrusted<'_> {
+    /// Gives up what the process does not need. To be called while it has one thread.
+    ///
+    /// # Errors
+    /// One sentence, when it may not, or could take something back.
+    pub fn settle(self) -> Result<(), String> {
+        if self.restricted {
+            drop_capabilities().map_err(|error| format!("it cannot drop capabilities: {error}"))?;
+        }
+        if let Some(identity) = self.identity {
+            users::become_user(identity)
+                .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
+        }
+        // A change of user clears the parent-death signal.
+        fork::die_with_parent(self.supervisor);
+        fork::forbid_inspection().map_err(|error| error.to_string())
+    }
 }
 
 /// Restricts this process and all threads that it starts, permanently. To be called while it has

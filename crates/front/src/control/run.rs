@@ -163,17 +163,12 @@ fn prepare(
     }
     let troubles = Arc::new(RepeatedErrors::default());
     let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
-    if config.front_sandbox {
-        maitred_sandbox::drop_capabilities()
-            .map_err(|error| format!("it cannot drop capabilities: {error}"))?;
+    maitred_sandbox::LessTrusted {
+        supervisor: supervisor_pid,
+        identity: identity.as_ref(),
+        restricted: config.front_sandbox,
     }
-    if let Some(identity) = &identity {
-        maitred_os::users::become_user(identity)
-            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-    }
-    // A change of user clears the parent-death signal.
-    maitred_os::fork::die_with_parent(supervisor_pid);
-    maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    .settle()?;
     let reports = supervisor.channel().reports().pipe();
     maitred_os::thread_stack::install(reports, FromFront::STACK_FORM)
         .map_err(|error| error.to_string())?;
