@@ -93,8 +93,10 @@ class Network:
     def remove(self):
         """Removes what there is, also of a run that was killed."""
         for number in range(NODES):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                run("ip", "netns", "del", self.namespace(number))
+            # The end in here would go with the namespace, but later.
+            for words in (("link", "del", f"mtb{number}"), ("netns", "del", self.namespace(number))):
+                with contextlib.suppress(subprocess.CalledProcessError):
+                    run("ip", *words)
         with contextlib.suppress(subprocess.CalledProcessError):
             run("ip", "link", "del", BRIDGE)
 
@@ -113,8 +115,9 @@ class Node(managed.Maitred):
         os.makedirs(self.group, exist_ok=True)
         self.limit(self.share)
         tasks = os.path.join(self.group, "cgroup.procs")
-        words = ["ip", "netns", "exec", Network.namespace(self.number), self.installed(), "serve",
-                 "--config", self.config_path()]
+        # `ip netns exec` would mount a /sys without control groups: the node could not see its share.
+        words = ["nsenter", f"--net=/run/netns/{Network.namespace(self.number)}", self.installed(),
+                 "serve", "--config", self.config_path()]
         enter = f'echo $$ > {tasks}; exec "$@"'
         process, self.log_path = self.launch("node", ["sh", "-c", enter, "sh", *words])
 

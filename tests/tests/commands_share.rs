@@ -31,31 +31,40 @@ fn priorities(server: &Server, name: &str) -> (i64, i64, String) {
     let pid = running(server, name, 1)[0];
     let disk = Command::new("ionice").args(["-p", &pid.to_string()]).output().unwrap();
     let disk = String::from_utf8(disk.stdout).unwrap().trim().to_owned();
-    let session = std::fs::read_to_string(format!("/proc/{pid}/autogroup"));
-    if let Some(session) = session.ok().filter(|_| name != "equal") {
-        let nice = format!("nice {}", stat(pid, NICE));
-        assert!(session.trim_end().ends_with(&nice), "{name}: {session}");
-    }
     (stat(pid, NICE), stat(pid, POLICY), disk)
+}
+
+/// The nice value of the session of a process, where the kernel groups processes by session.
+fn session_nice(pid: i32) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?;
+    Some(text.rsplit_once(' ')?.1.trim_end().parse().unwrap())
 }
 
 #[test]
 fn commands_give_way_to_workers_as_configured() {
     let root = document_root(&[]);
     let sleeps = "command = [\"sleep\", \"1000\"]";
+    // The session of the workers has no nice value, even where the server has one.
     let server = Setup::new(root.path())
+        .under(&["nice", "-n", "5"])
         .pool(&command("default", &[sleeps]))
         .pool(&command("equal", &[sleeps, "cpu_weight = 100", "io = \"best-effort:1\""]))
         .pool(&command("idle", &[sleeps, "cpu_weight = 0", "io = \"idle\""]))
         .pool(&command("nice", &[sleeps, "process_priority = 17"]))
         .start();
-    let workers = stat(server.workers()[0].pid, NICE);
+    let worker = server.workers()[0].pid;
+    let workers = stat(worker, NICE);
     let (nice, policy, _) = priorities(&server, "default");
     assert_eq!((nice, policy), ((workers + 18).min(19), BATCH));
     assert_eq!(priorities(&server, "equal"), (workers, NORMAL, "best-effort: prio 1".to_owned()));
-    assert_eq!(priorities(&server, "idle"), (19, IDLE, "idle".to_owned()));
+    let idle = ((workers + 19).min(19), IDLE, "idle".to_owned());
+    assert_eq!(priorities(&server, "idle"), idle);
     let (nice, policy, _) = priorities(&server, "nice");
     assert_eq!((nice, policy), (17, BATCH));
+    if let Some(of_workers) = session_nice(worker) {
+        let of = |name: &str| session_nice(running(&server, name, 1)[0]).unwrap() - of_workers;
+        assert_eq!((of("default"), of("equal"), of("idle"), of("nice")), (18, 0, 19, 17));
+    }
     server.stop();
 }
 

@@ -65,6 +65,14 @@ pub fn set_oom_score_adj(value: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", value.to_string())
 }
 
+/// The nice value of the session of this process; none where the kernel does not group processes by
+/// session.
+pub fn session_nice() -> Option<i32> {
+    // `/autogroup-123 nice 5`
+    let text = std::fs::read_to_string("/proc/self/autogroup").ok()?;
+    text.rsplit_once(' ')?.1.trim_end().parse().ok()
+}
+
 /// Sets the nice value of the session of this process, if the kernel groups processes by session
 /// (`autogroup` in sched(7)): there it is what counts between sessions.
 pub fn set_session_nice(value: i32) {

@@ -170,9 +170,13 @@ fn for_program(file: OwnedFd) -> RawFd {
 /// Has this process leave processors and disks to the pool's workers, as configured.
 fn give_way(launch: &Launch) -> Result<(), String> {
     if launch.nicer > 0 {
-        let nice = limits::nice().unwrap_or(0).saturating_add(launch.nicer).min(LEAST_PRIORITY);
-        limits::set_nice(nice).map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
-        limits::set_session_nice(nice);
+        let nicer = |nice: i32| nice.saturating_add(launch.nicer).min(LEAST_PRIORITY);
+        limits::set_nice(nicer(limits::nice().unwrap_or(0)))
+            .map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
+        // A server with a nice value of its own has workers in sessions without one.
+        if let Some(nice) = limits::session_nice() {
+            limits::set_session_nice(nicer(nice));
+        }
     }
     let set = match launch.policy {
         LaunchPolicy::Normal => Ok(()),
