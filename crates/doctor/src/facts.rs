@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addresses;
+use crate::ini_value;
 use crate::quantile::quantile;
 
 /// The longest duration that is used; longer values in configurations are reduced to it, so that
@@ -410,6 +411,11 @@ impl Ini {
     pub fn get<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.entries.get(name).map_or(default, String::as_str)
     }
+
+    /// Whether a flag is on, by an entry or PHP's default for it.
+    pub fn is_on(&self, name: &str, default: &str) -> bool {
+        ini_value::is_yes(self.get(name, default))
+    }
 }
 
 /// Stats of a pool of a running server.
@@ -467,12 +473,21 @@ pub struct Opcache {
     pub free: f64,
     /// Bytes wasted until a restart.
     pub wasted: f64,
-    /// Restarts for lack of memory or keys.
-    pub forced_restarts: u64,
+    /// Restarts for lack of memory.
+    pub memory_restarts: u64,
+    /// Restarts for lack of keys.
+    pub key_restarts: u64,
     /// Keys in use, and their maximum; `None`: unknown.
     pub keys: Option<(u64, u64)>,
-    /// Free bytes of the string buffer; `None`: unknown.
-    pub free_strings: Option<f64>,
+    /// Bytes of the string buffer in use, and its size; `None`: unknown.
+    pub strings: Option<(f64, f64)>,
+}
+
+impl Opcache {
+    /// All of its memory, in bytes.
+    pub fn size(&self) -> f64 {
+        self.used + self.free + self.wasted
+    }
 }
 
 /// nginx's configuration, as far as the checks need it.
