@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::addresses;
 use crate::ini_value;
+pub use crate::opcache_shortage::Opcache;
 use crate::quantile::quantile;
 
 /// The longest duration that is used; longer values in configurations are reduced to it, so that
@@ -462,32 +463,6 @@ pub struct Worker {
     pub oom_score_adj: Fact<i64>,
     /// Processor time it has used, in seconds.
     pub cpu: Fact<f64>,
-}
-
-/// An OPcache.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Opcache {
-    /// Bytes in use.
-    pub used: f64,
-    /// Bytes that are free.
-    pub free: f64,
-    /// Bytes wasted until a restart.
-    pub wasted: f64,
-    /// Restarts for lack of memory.
-    pub memory_restarts: u64,
-    /// Restarts for lack of keys.
-    pub key_restarts: u64,
-    /// Keys in use, and their maximum; `None`: unknown.
-    pub keys: Option<(u64, u64)>,
-    /// Bytes of the string buffer in use, and its size; `None`: unknown.
-    pub strings: Option<(f64, f64)>,
-}
-
-impl Opcache {
-    /// All of its memory, in bytes.
-    pub fn size(&self) -> f64 {
-        self.used + self.free + self.wasted
-    }
 }
 
 /// nginx's configuration, as far as the checks need it.

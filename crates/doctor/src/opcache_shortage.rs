@@ -1,8 +1,6 @@
 //! What an OPcache lacks, by its own figures: for the checks, and for `maitred tune --php`, which
 //! proposes other sizes by the same rules.
 
-use crate::facts::Opcache;
-
 /// With less free memory it is full, as a share of its size: a script of some size finds no room.
 const LEAST_FREE: f64 = 0.05;
 
@@ -15,6 +13,32 @@ const MOST_WASTED: f64 = 0.1;
 /// The buffer of strings is full with less free space, as a share of its size: the next string may
 /// be longer than what is left.
 const LEAST_FREE_STRINGS: f64 = 1.0 / 64.0;
+
+/// An OPcache.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Opcache {
+    /// Bytes in use.
+    pub used: f64,
+    /// Bytes that are free.
+    pub free: f64,
+    /// Bytes wasted until a restart.
+    pub wasted: f64,
+    /// Restarts for lack of memory.
+    pub memory_restarts: u64,
+    /// Restarts for lack of keys.
+    pub key_restarts: u64,
+    /// Keys in use, and their maximum; `None`: unknown.
+    pub keys: Option<(u64, u64)>,
+    /// Bytes of the string buffer in use, and its size; `None`: unknown.
+    pub strings: Option<(f64, f64)>,
+}
+
+impl Opcache {
+    /// All of its memory, in bytes.
+    pub fn size(&self) -> f64 {
+        self.used + self.free + self.wasted
+    }
+}
 
 /// What an OPcache lacks.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -80,7 +80,7 @@ pub struct TunedPool {
     pub section: String,
     /// Its user, if that is another one than the server's.
     pub user: Option<String>,
-    /// Whether the pool boots anew for saved files (`watch`).
+    /// Whether saved files start a new boot of the pool (`watch`).
     pub watches: bool,
 }
 
