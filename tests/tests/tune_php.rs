@@ -31,10 +31,16 @@ echo \"$early\\nend\";
 ";
 
 fn application(page: &str) -> TempDir {
+    with_methods(page, 8)
+}
+
+/// The more methods its classes have, the longer they compile.
+fn with_methods(page: &str, methods: usize) -> TempDir {
     let root = document_root(&[]);
     for n in 1..=CLASSES {
-        let methods: String =
-            (0..8).map(|m| format!("public function m{m}($a) {{ return $a + {m}; }} ")).collect();
+        let methods: String = (0..methods)
+            .map(|m| format!("public function m{n}_{m}($a) {{ return $a + {m}; }} "))
+            .collect();
         let class = format!("<?php class C{n} extends ArrayObject {{ const ONE = 1; {methods} }}");
         write_file(root.path(), &format!("src/C{n}.php"), class.as_bytes());
     }
@@ -49,16 +55,16 @@ fn serve(root: &Path, pool: &str) -> Server {
     setup.pool(pool).start()
 }
 
-fn command(server: &Server, further: &[&str]) -> Command {
+fn command(server: &Server, php: &str, further: &[&str]) -> Command {
     let mut command = Command::new(maitred_program());
     command.arg("tune").arg("--config").arg(server.configuration());
-    command.arg(format!("{}/", server.base_url())).args(["--php", "--time", "60s"]).args(further);
+    command.arg(format!("{}/", server.base_url())).args([php, "--time", "60s"]).args(further);
     command.stdin(Stdio::null());
     command
 }
 
-fn tune(server: &Server, further: &[&str]) -> Output {
-    command(server, further).output().expect("the program can be started")
+fn tune(server: &Server, php: &str, further: &[&str]) -> Output {
+    command(server, php, further).output().expect("the program can be started")
 }
 
 fn report(output: &Output) -> Value {
@@ -79,7 +85,7 @@ fn preloading_is_proven_where_classes_are_autoloaded_and_the_file_is_as_it_was()
     let before = fs::read(server.configuration()).expect("a file");
     // A machine that does ten other things may hide a gain.
     let (output, report) = wait::until_within("a gain", wait::DEADLINE * 5, || {
-        let output = tune(&server, &["--json"]);
+        let output = tune(&server, "--php=preload,jit", &["--json"]);
         let report = report(&output);
         (trial(&report, "preload")["gain"] == true).then_some((output, report))
     });
@@ -101,7 +107,7 @@ fn preloading_is_proven_where_classes_are_autoloaded_and_the_file_is_as_it_was()
 fn a_page_that_differs_with_a_setting_rejects_it() {
     let root = application(TELLS);
     let server = serve(root.path(), "php_admin_value = { \"opcache.jit\" = \"off\" }");
-    let output = tune(&server, &[]);
+    let output = tune(&server, "--php=preload,jit", &[]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{said}{}", text(&output.stderr));
     assert!(said.contains("differs: it lacks the line 'late'"), "{said}");
@@ -114,7 +120,7 @@ fn an_interrupted_trial_restores_the_file() {
     let root = application(PAGE);
     let server = serve(root.path(), "");
     let before = fs::read(server.configuration()).expect("a file");
-    let mut going = tuned::Going::start(command(&server, &[]));
+    let mut going = tuned::Going::start(command(&server, "--php=preload", &[]));
     going.until("preload: preload");
     going.signal(maitred_tests::processes::Signal::INT);
     let (said, code) = going.end();
@@ -122,6 +128,83 @@ fn an_interrupted_trial_restores_the_file() {
     assert!(said.contains("all settings are restored"), "{said}");
     assert_eq!(fs::read(server.configuration()).expect("a file"), before);
     server.stop();
+}
+
+/// The sentences about settings that are not tried.
+fn not_tried(report: &Value) -> Vec<String> {
+    let all = report["not_tried"].as_array().expect("sentences");
+    all.iter().map(|why| why.as_str().expect("a sentence").to_owned()).collect()
+}
+
+fn expect_stays(report: &Value, entry: &str) {
+    let expected = format!("{entry}: it suffices: ");
+    let all = not_tried(report);
+    assert!(all.iter().any(|why| why.starts_with(&expected)), "{entry}: {all:?}");
+}
+
+#[test]
+fn a_size_that_a_pool_reports_as_too_small_is_proposed_until_it_suffices() {
+    let root = with_methods(PAGE, 100);
+    let setup = |strings: &str| {
+        let setup = Setup::new(&root.path().join("public")).workers(4);
+        let setup = setup.site("front_controller = \"/index.php\"");
+        setup.pool("php_admin_value.\"opcache.file_update_protection\" = 0").pool(strings)
+    };
+    let server = setup("php_admin_value.\"opcache.interned_strings_buffer\" = 1").start();
+    let before = fs::read(server.configuration()).expect("a file");
+    let output = tune(&server, "--php=sizes", &["--json"]);
+    let small = report(&output);
+    let strings = trial(&small, "interned_strings_buffer");
+    assert_eq!((&strings["gain"], output.status.code()), (&true.into(), Some(0)), "{small}");
+    let why = strings["why"].as_str().expect("a reason");
+    assert!(why.contains(" of 1 MiB are in use") && why.contains("with it it suffices"), "{why}");
+    let line = strings["lines"][0].as_str().expect("a line");
+    assert!(small["file"].as_str().is_some_and(|file| file.ends_with(line)), "{small}");
+    expect_stays(&small, "opcache.memory_consumption");
+    expect_stays(&small, "opcache.max_accelerated_files");
+    expect_stays(&small, "realpath_cache_size");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    server.configure(&setup(line));
+    server.reload();
+    let output = tune(&server, "--php=sizes,validate_timestamps", &["--json"]);
+    let enough = report(&output);
+    expect_stays(&enough, "opcache.interned_strings_buffer");
+    assert_eq!(enough["trials"], Value::Array(Vec::new()), "{enough}");
+    assert_eq!((&enough["verdict"], output.status.code()), (&"nothing_to_gain".into(), Some(0)));
+    let why = not_tried(&enough).pop().expect("a sentence");
+    assert!(why.contains("a changed file would go unnoticed"), "{why}");
+    assert!(why.contains("`maitred reload www`, --deploys-reload tries it"), "{why}");
+    server.stop();
+}
+
+#[test]
+fn a_file_cache_is_proven_by_the_first_pages_of_cold_starts_and_its_folder_is_removed() {
+    let root = with_methods(PAGE, 100);
+    let server = serve(root.path(), "php_admin_value.\"opcache.file_update_protection\" = 0");
+    let before = fs::read(server.configuration()).expect("a file");
+    let output = tune(&server, "--php=file_cache", &["--json"]);
+    let report = report(&output);
+    let files = trial(&report, "file_cache");
+    let ratio = files["first_page"]["ratio"]["mean"].as_f64();
+    let ratio = ratio.unwrap_or_else(|| panic!("no ratio: {report}"));
+    assert!(files["gain"] == true && ratio < 0.9, "{report}");
+    let file = report["file"].as_str().expect("lines");
+    assert!(file.contains("-m 700 /var/cache/www-opcache\n"), "{file}");
+    let line = "\nphp_admin_value.\"opcache.file_cache\" = \"/var/cache/www-opcache\"";
+    assert!(file.ends_with(line), "{file}");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    for folder in ["/var/cache".into(), std::env::temp_dir()] {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        let own = entries.filter(|entry| is_of_a_trial(&entry.file_name().to_string_lossy()));
+        assert_eq!(own.count(), 0);
+    }
+    server.stop();
+}
+
+/// Whether it is the folder of a tuning that does not run any more.
+fn is_of_a_trial(name: &str) -> bool {
+    let pid = name.strip_prefix("maitred-tune-").and_then(|rest| rest.strip_suffix("-www"));
+    pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
 #[test]

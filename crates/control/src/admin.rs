@@ -15,6 +15,7 @@ use crate::launch::ForegroundLaunch;
 use crate::log_place::FoundLog;
 pub use crate::proxy_figures::ProxyServer;
 use crate::purge::PurgeRequest;
+pub use crate::realpath_cache::RealpathCache;
 pub use crate::route_figures::{MAX_ROUTES_SHOWN, RouteFigures};
 use crate::scale::NodeScale;
 use crate::{CacheFigures, ProfileSamples};
@@ -335,6 +336,9 @@ pub struct PoolStatus {
     /// Its OPcache, if enabled and its zygote runs.
     #[serde(default)]
     pub opcache: Option<Opcache>,
+    /// PHP's cache of real paths, once a worker has run a script.
+    #[serde(default)]
+    pub realpath_cache: Option<RealpathCache>,
     /// The state of preloading, with `preload = true`.
     #[serde(default)]
     pub preloading: Option<Preloading>,

@@ -18,6 +18,7 @@ pub mod log_place;
 mod proxy_figures;
 pub mod purge;
 pub mod purge_log;
+mod realpath_cache;
 pub mod redis_access;
 mod route_figures;
 pub mod scale;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addresses;
+use crate::ini_value;
+pub use crate::opcache_shortage::Opcache;
 use crate::quantile::quantile;
 
 /// The longest duration that is used; longer values in configurations are reduced to it, so that
@@ -410,6 +412,11 @@ impl Ini {
     pub fn get<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.entries.get(name).map_or(default, String::as_str)
     }
+
+    /// Whether a flag is on, by an entry or PHP's default for it.
+    pub fn is_on(&self, name: &str, default: &str) -> bool {
+        ini_value::is_yes(self.get(name, default))
+    }
 }
 
 /// Stats of a pool of a running server.
@@ -456,23 +463,6 @@ pub struct Worker {
     pub oom_score_adj: Fact<i64>,
     /// Processor time it has used, in seconds.
     pub cpu: Fact<f64>,
-}
-
-/// An OPcache.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Opcache {
-    /// Bytes in use.
-    pub used: f64,
-    /// Bytes that are free.
-    pub free: f64,
-    /// Bytes wasted until a restart.
-    pub wasted: f64,
-    /// Restarts for lack of memory or keys.
-    pub forced_restarts: u64,
-    /// Keys in use, and their maximum; `None`: unknown.
-    pub keys: Option<(u64, u64)>,
-    /// Free bytes of the string buffer; `None`: unknown.
-    pub free_strings: Option<f64>,
 }
 
 /// nginx's configuration, as far as the checks need it.

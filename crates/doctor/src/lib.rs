@@ -12,6 +12,7 @@ pub mod finding;
 pub mod html;
 mod ini_value;
 pub mod manual;
+pub mod opcache_shortage;
 mod quantile;
 pub mod read;
 pub mod report;

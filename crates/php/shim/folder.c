@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -92,6 +93,47 @@ void maitred_folder_leave(bool seen)
 	if (home[0] && (seen || !(seldom_home && maitred_php_interposed()))) {
 		go_home();
 	}
+}
+
+/* libphp does not export the limit itself. The directive is one of php.ini (PHP_INI_SYSTEM). */
+static uint64_t realpath_limit(void)
+{
+	const char *text = zend_ini_string(ZEND_STRL("realpath_cache_size"), 0);
+	char *unit = NULL;
+	long long number = text ? strtoll(text, &unit, 0) : 0;
+
+	if (number <= 0) {
+		return 0;
+	}
+	switch (*unit) {
+	case 'k':
+	case 'K':
+		return (uint64_t) number << 10;
+	case 'm':
+	case 'M':
+		return (uint64_t) number << 20;
+	case 'g':
+	case 'G':
+		return (uint64_t) number << 30;
+	default:
+		return (uint64_t) number;
+	}
+}
+
+struct maitred_realpath_cache maitred_php_realpath_cache(void)
+{
+	static bool is_known;
+	static uint64_t limit;
+	zend_long used = realpath_cache_size();
+	struct maitred_realpath_cache cache = { 0, 0 };
+
+	if (!is_known) {
+		limit = realpath_limit();
+		is_known = true;
+	}
+	cache.used = used > 0 ? (uint64_t) used : 0;
+	cache.limit = limit;
+	return cache;
 }
 
 int maitred_php_settle(const char *folder)

@@ -280,6 +280,14 @@ bool maitred_php_resolves(const char *path);
 /* Peak memory of the running request, in bytes; 0 when there is none. */
 size_t maitred_php_peak_memory(void);
 
+/* PHP's cache of real paths in this process, in bytes. */
+struct maitred_realpath_cache {
+	uint64_t used;
+	uint64_t limit;             /* realpath_cache_size; with open_basedir, none of it is used */
+};
+
+struct maitred_realpath_cache maitred_php_realpath_cache(void);
+
 /* The status of its response so far; 0 when there is none. */
 int maitred_php_response_status(void);
 

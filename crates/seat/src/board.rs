@@ -84,6 +84,10 @@ pub struct SeatBoard {
     pub program_most: AtomicU64,
     /// When the worker was forked, in nanoseconds of the monotonic clock. 0: not reported.
     pub started_since: AtomicU64,
+    /// Bytes of PHP's cache of real paths in use after the last request.
+    pub realpath_used: AtomicU64,
+    /// Its size, in bytes; 0: there is none, or it is not reported.
+    pub realpath_limit: AtomicU64,
 }
 
 impl SeatBoard {
@@ -106,6 +110,8 @@ impl SeatBoard {
             &self.request_since,
             &self.program_most,
             &self.started_since,
+            &self.realpath_used,
+            &self.realpath_limit,
         ];
         for word in words {
             word.store(0, Ordering::Relaxed);

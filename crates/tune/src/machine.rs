@@ -107,7 +107,7 @@ fn opcache(site: &Site) -> String {
         Some(Some(cache)) => format!(
             "OPcache {:.0} of {:.0} MB in use",
             cache.used / 1_048_576.0,
-            (cache.used + cache.free + cache.wasted) / 1_048_576.0
+            cache.size() / 1_048_576.0
         ),
         Some(None) => "no OPcache".to_owned(),
         None => match site.pool.ini.as_ref().map(|ini| ini.get("opcache.enable", "1")) {

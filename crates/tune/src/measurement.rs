@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::php_terms::{PhpTerm, PhpTerms};
+use crate::php_terms::php_term::{PhpTerm, PhpTerms};
 
 /// The setting of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -14,6 +14,9 @@ pub enum Setting {
     Workers(u32),
     /// The original number of workers, and these settings of PHP.
     Php(PhpTerms),
+    /// The original one without OPcache: a generation after it starts with an empty one, as after a
+    /// start of the server. (maitred fills it from that of the generation before.)
+    OpcacheOff,
 }
 
 impl Setting {
@@ -22,6 +25,7 @@ impl Setting {
         match self {
             Setting::AsItWas => "original".to_owned(),
             Setting::Workers(workers) => format!("static, {workers}"),
+            Setting::OpcacheOff => "without OPcache".to_owned(),
             Setting::Php(terms) => {
                 terms.terms().into_iter().map(PhpTerm::words).collect::<Vec<_>>().join(" and ")
             }

@@ -40,6 +40,25 @@ pub fn is_titled(pid: i32, title: &str) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
 }
 
+/// The user and group of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ProcessOwner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// The user and group with whose rights a process acts. (The owner of its files in /proc is root if
+/// it may not be inspected.)
+pub fn owner(pid: i32) -> Option<ProcessOwner> {
+    let status = proc::read(pid, "status")?;
+    let effective = |name: &str| {
+        let ids = proc::value(&status, name)?;
+        ids.split_ascii_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    Some(ProcessOwner { uid: effective("Uid")?, gid: effective("Gid")? })
+}
+
 /// When a process began, in ticks since the machine did: with its id it is one process for ever.
 pub fn began(pid: i32) -> Option<u64> {
     let stat = proc::Stat::of(pid)?;

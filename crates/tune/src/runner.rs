@@ -230,7 +230,7 @@ impl Runner<'_> {
             core_wait: each.map(|(_, wait)| wait),
             workers: match task.setting {
                 Setting::Workers(workers) => workers,
-                Setting::AsItWas | Setting::Php(_) => pids.len() as u32,
+                Setting::AsItWas | Setting::Php(_) | Setting::OpcacheOff => pids.len() as u32,
             },
             private: memory.private,
             typical: memory.typical,

@@ -212,7 +212,7 @@ pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
     let cache = live.and_then(|live| live.opcache.as_ref().ok().copied().flatten());
     (
         megabytes(pool, "opcache.interned_strings_buffer", DEFAULT_STRINGS),
-        cache.and_then(|cache| cache.free_strings),
+        cache.and_then(|cache| cache.strings).map(|(used, size)| size - used),
     )
 }
 

@@ -375,6 +375,9 @@ impl<'a> WorkerExchange<'a> {
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
+        let realpaths = maitred_php::realpath_cache();
+        board.realpath_used.store(realpaths.used, Ordering::Relaxed);
+        board.realpath_limit.store(realpaths.limit, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }
 

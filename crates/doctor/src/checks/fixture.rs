@@ -98,9 +98,10 @@ fn live() -> Live {
             used: 40.0 * MB,
             free: 88.0 * MB,
             wasted: 0.0,
-            forced_restarts: 0,
+            memory_restarts: 0,
+            key_restarts: 0,
             keys: Some((900, 16_229)),
-            free_strings: Some(2.0 * MB),
+            strings: Some((6.0 * MB, 8.0 * MB)),
         })),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Ini, Opcache, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::ini_value;
+use crate::opcache_shortage::{Shortage, shortages};
 use maitred_text::humanize::{bytes, percent, plural};
 
 /// File systems on which every file check may be a request to another machine.
@@ -69,7 +69,7 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let is_there = ini.version.is_some_and(|version| version >= OPCACHE_IS_BUILT_IN)
         || ini.zend_extensions.iter().any(|name| name.contains("opcache"));
-    let is_on = ini_value::is_yes(ini.get("opcache.enable", "1"));
+    let is_on = ini.is_on("opcache.enable", "1");
     if !is_there || !is_on {
         let seen = if is_there {
             "opcache.enable = 0".to_owned()
@@ -91,7 +91,7 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
 }
 
 fn validation(about: &str, ini: &Ini, sheet: &mut Sheet) {
-    if !ini_value::is_yes(ini.get("opcache.validate_timestamps", "1")) {
+    if !ini.is_on("opcache.validate_timestamps", "1") {
         return;
     }
     let every = ini.get("opcache.revalidate_freq", "2").trim();
@@ -110,44 +110,45 @@ fn debugging(about: &str, ini: &Ini, sheet: &mut Sheet) {
     if let Some(debugger) = debugger {
         sheet.report("runtime.debugger-loaded", about, format!("zend_extension = {debugger}"));
     }
-    if ini_value::is_yes(ini.get("display_errors", "0")) {
+    if ini.is_on("display_errors", "0") {
         sheet.report("runtime.errors-displayed", about, "display_errors is on");
     }
 }
 
 fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
     let about = pool.name.as_str();
-    let size = opcache.used + opcache.free + opcache.wasted;
-    let (free, wasted) = (opcache.free / size, opcache.wasted / size);
-    let before = sheet.findings.len();
+    let size = opcache.size();
     let more = "a larger opcache.memory_consumption";
-    if opcache.forced_restarts > 0 {
-        let seen = format!(
-            "OPcache was emptied {} for lack of room",
-            plural(opcache.forced_restarts, "time")
-        );
-        sheet
-            .report("runtime.opcache-restarted", about, seen)
-            .fix(format!("{more} and opcache.max_accelerated_files"));
+    let found = shortages(opcache);
+    for shortage in &found {
+        match *shortage {
+            Shortage::Emptied { memory, keys } => {
+                let times = plural(memory.saturating_add(keys), "time");
+                let seen = format!("OPcache was emptied {times} for lack of room");
+                sheet
+                    .report("runtime.opcache-restarted", about, seen)
+                    .fix(format!("{more} and opcache.max_accelerated_files"));
+            }
+            Shortage::Memory(free) => {
+                let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
+                sheet.report("runtime.opcache-full", about, seen).fix(more);
+            }
+            Shortage::Keys { used, most } => {
+                let seen = format!("{used} of {most} keys are used");
+                sheet.report("runtime.opcache-keys-full", about, seen);
+            }
+            Shortage::Strings => {
+                let seen = "OPcache's buffer of strings is full";
+                sheet.report("runtime.opcache-strings-full", about, seen);
+            }
+            Shortage::Wasted(wasted) => {
+                let seen = format!("{} of OPcache is wasted", percent(wasted));
+                sheet.report("runtime.opcache-wasted", about, seen);
+            }
+        }
     }
-    if free < 0.05 {
-        let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
-        sheet.report("runtime.opcache-full", about, seen).fix(more);
-    }
-    let full = opcache.keys.filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
-    if let Some((used, most)) = full {
-        let seen = format!("{used} of {most} keys are used");
-        sheet.report("runtime.opcache-keys-full", about, seen);
-    }
-    if opcache.free_strings.is_some_and(|free| free <= 0.0) {
-        sheet.report("runtime.opcache-strings-full", about, "OPcache's buffer of strings is full");
-    }
-    if wasted > 0.1 {
-        let seen = format!("{} of OPcache is wasted", percent(wasted));
-        sheet.report("runtime.opcache-wasted", about, seen);
-    }
-    if sheet.findings.len() == before {
-        sheet.ok(about, format!("{} of OPcache is free", percent(free)));
+    if found.is_empty() {
+        sheet.ok(about, format!("{} of OPcache is free", percent(opcache.free / size)));
     }
 }
 
@@ -253,9 +254,9 @@ mod tests {
         let opcache = told(&mut facts).opcache.as_mut().unwrap().as_mut().unwrap();
         opcache.free = MB;
         opcache.wasted = 20.0 * MB;
-        opcache.forced_restarts = 2;
+        opcache.memory_restarts = 2;
         opcache.keys = Some((16_000, 16_229));
-        opcache.free_strings = Some(0.0);
+        opcache.strings = Some((8.0 * MB, 8.0 * MB));
         expect("D15", &facts, Fail, "1.6 % of OPcache (61 MiB) is free");
         expect("D15", &facts, Fail, "emptied 2 times");
         expect("D15", &facts, Fail, "16000 of 16229 keys");

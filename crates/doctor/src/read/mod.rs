@@ -26,6 +26,7 @@ use crate::facts::{Apache, Fact, Facts, Nginx, Pass, PhpServer, Service, Throttl
 pub use access_log::is_file;
 pub use cgroups::MemoryGroup;
 use machine::Counters;
+pub use ours::opcache;
 pub use status_page::{Counted, counted};
 use world::World;
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Destination, ProcessManager, Site};
+use maitred_control::CacheFigures;
 use maitred_control::admin::{
     MAX_REPLY_BYTES, Measured, PoolStatus, Quantiles, Reply, Request, ServerStatus, Times,
     default_socket,
@@ -284,18 +285,22 @@ fn live(
         limit_reached: Ok(told.counters.count(Counter::LimitReached)),
         queue_max: Ok(told.queue.max),
         rate: Ok(told.requests as f64 / status.uptime_seconds.max(1.0)),
-        opcache: Ok(told.opcache.as_ref().map(|cache| {
-            let figures = &cache.figures;
-            Opcache {
-                used: figures.memory_used_bytes as f64,
-                free: figures.memory_free_bytes as f64,
-                wasted: figures.memory_wasted_bytes as f64,
-                forced_restarts: figures.oom_restarts.saturating_add(figures.hash_restarts),
-                keys: None,
-                free_strings: None,
-            }
-        })),
+        opcache: Ok(told.opcache.as_ref().map(|cache| opcache(&cache.figures))),
     })
+}
+
+/// An OPcache, by the figures of a status. Those of an older server lack keys and strings.
+pub fn opcache(figures: &CacheFigures) -> Opcache {
+    let (used, size) = figures.strings_bytes;
+    Opcache {
+        used: figures.memory_used_bytes as f64,
+        free: figures.memory_free_bytes as f64,
+        wasted: figures.memory_wasted_bytes as f64,
+        memory_restarts: figures.oom_restarts,
+        key_restarts: figures.hash_restarts,
+        keys: (figures.keys.1 > 0).then_some(figures.keys),
+        strings: (size > 0).then_some((used as f64, size as f64)),
+    }
 }
 
 /// The pool's workers. The requests of each are not reported, only their sum.

@@ -173,7 +173,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         let _ = writeln!(io::stdout(), "{done}");
         return Ok(EXIT_SUCCESS);
     }
-    let php = asked.course.php.then(|| Candidates::of(asked, &site)).transpose()?;
+    let php = asked.course.php.is_some().then(|| Candidates::of(asked, &site)).transpose()?;
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober =

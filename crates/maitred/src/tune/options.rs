@@ -6,6 +6,9 @@ use crate::report_file::JsonOption;
 use clap::Args;
 use maitred_config::MAX_CHILDREN_PER_POOL;
 
+/// The sizes of caches in `--php`.
+pub const SIZES: &str = "sizes";
+
 /// Arguments of `maitred tune`.
 #[derive(Debug, Clone, Args)]
 pub struct Tune {
@@ -141,15 +144,23 @@ pub struct CourseOptions {
     pub no_write: bool,
     /// Try settings of PHP instead of numbers of workers
     ///
-    /// preload and opcache.jit, for a pool of maitred. The configuration stays as it is; the report
-    /// has the lines to add.
+    /// All of them, or those that are named, for a pool of maitred; `sizes` are those of OPcache
+    /// and realpath_cache_size. The configuration stays as it is; the report has the lines to add.
     #[arg(
         long,
+        value_name = "SETTING",
+        num_args = 0..,
+        require_equals = true,
+        value_delimiter = ',',
+        value_parser = [SIZES, "preload", "jit", "validate_timestamps", "file_cache"],
         conflicts_with_all = [
             "goal", "most_workers", "quick", "write_unproven", "undo", "html", "servers",
         ]
     )]
-    pub php: bool,
+    pub php: Option<Vec<String>>,
+    /// Each deploy ends with a reload: also try opcache.validate_timestamps = 0
+    #[arg(long, requires = "php", hide_short_help = true)]
+    pub deploys_reload: bool,
     /// Restore the settings from before the last one written
     #[arg(
         long,

@@ -1,17 +1,23 @@
 //! `maitred tune --php`: tries settings of PHP in place of numbers of workers.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use maitred_config::{Mode, Pool};
-use maitred_control::admin::{Reply, Request};
-use maitred_doctor::facts::PhpServer;
+use maitred_control::admin::{PoolStatus, Reply, Request};
+use maitred_doctor::facts::{Ini, PhpServer};
+use maitred_os::users;
+use maitred_tune::php_terms::cache_sizes::{PoolCaches, RealPaths};
+use maitred_tune::php_terms::conditions::PhpConditions;
+use maitred_tune::php_terms::php_term::{CacheSize, PHP_TERMS, PhpTerm, TunedPool};
 use maitred_tune::php_terms::report::PhpReport;
-use maitred_tune::php_terms::trial::{PhpRunner, PreloadState};
-use maitred_tune::php_terms::{JIT_ENTRIES, PHP_TERMS, PhpCourse, PhpInput, PhpTerm};
+use maitred_tune::php_terms::trial::{PhpReportedState, PhpRunner};
+use maitred_tune::php_terms::{PhpCourse, PhpInput};
+use maitred_tune::processes;
 use maitred_tune::runner::Runner;
 use maitred_tune::site::Site;
 
-use super::options::{Tune, TuneOutputOptions};
+use super::options::{SIZES, Tune, TuneOutputOptions};
 use super::{EXIT_NOT_PROVEN, TuneError, config, reach};
 use crate::client::{Client, UNEXPECTED};
 use crate::exit_code::{EXIT_SUCCESS, complain};
@@ -19,7 +25,9 @@ use crate::report_file;
 
 /// The settings to try in a pool, and why each of the others is not.
 pub(super) struct Candidates {
+    pool: Pool,
     terms: Vec<PhpTerm>,
+    sizes: Vec<CacheSize>,
     not_tried: Vec<String>,
 }
 
@@ -38,33 +46,29 @@ impl Candidates {
         }
         let name = &site.pool.section;
         let loaded = maitred_config::load(&config(&asked.server)).map_err(|why| why.to_string())?;
-        let pool = loaded.pools.iter().find(|pool| &pool.name == name);
+        let pool = loaded.pools.into_iter().find(|pool| &pool.name == name);
         let pool = pool.ok_or_else(|| format!("the configuration has no pool {name}"))?;
-        let mut found = Candidates { terms: Vec::new(), not_tried: Vec::new() };
-        for term in PHP_TERMS {
-            match why_not(pool, term) {
-                None => found.terms.push(term),
-                Some(why) => found.not_tried.push(format!("{}: {why}", term.words())),
+        let unknown = Ini::default();
+        let conditions = PhpConditions {
+            pool: &pool,
+            ini: site.pool.ini.as_ref().unwrap_or(&unknown),
+            deploys_reload: asked.course.deploys_reload,
+        };
+        let wanted = asked.course.php.as_deref().unwrap_or_default();
+        let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
+        let (mut terms, mut not_tried) = (Vec::new(), Vec::new());
+        let (sizes, others) = match is_wanted(SIZES) {
+            true => conditions.sizes(),
+            false => (Vec::new(), Vec::new()),
+        };
+        not_tried.extend(others);
+        for term in PHP_TERMS.into_iter().filter(|term| is_wanted(term.name())) {
+            match conditions.why_not(term) {
+                None => terms.push(term),
+                Some(why) => not_tried.push(format!("{}: {why}", term.words())),
             }
         }
-        Ok(found)
-    }
-}
-
-/// Why a setting is not tried in a pool.
-fn why_not(pool: &Pool, term: PhpTerm) -> Option<&'static str> {
-    let sets = |name: &str| {
-        let defined = pool.defines.iter().any(|(other, _)| other == name);
-        defined || pool.php_admin_value.contains_key(name) || pool.php_value.contains_key(name)
-    };
-    match term {
-        PhpTerm::Preload if pool.mode != Mode::Classic => Some("the pool boots its script once"),
-        PhpTerm::Preload if pool.preload || sets("opcache.preload") => Some("the pool preloads"),
-        PhpTerm::Preload if pool.confinement.chroot.is_some() => Some("it excludes chroot"),
-        PhpTerm::Jit if JIT_ENTRIES.iter().any(|(name, _)| sets(name)) => {
-            Some("the configuration sets it")
-        }
-        _ => None,
+        Ok(Candidates { pool, terms, sizes, not_tried })
     }
 }
 
@@ -77,15 +81,23 @@ pub(super) fn tune_php(
     runner: Runner<'_>,
 ) -> Result<u8, TuneError> {
     let load = runner.workload.source.clone();
+    let section = &site.pool.section;
     let mut course = PhpCourse::new(PhpInput {
         seconds,
         cores: site.cores,
         workers: site.pool.max_children,
         candidates: candidates.terms,
+        sizes: candidates.sizes,
+        memory: site.memory.budget.as_ref().ok().map(|(bytes, _)| *bytes),
+        pool: TunedPool {
+            section: section.clone(),
+            user: user(&candidates.pool, &runner),
+            watches: candidates.pool.watch && candidates.pool.mode != Mode::Classic,
+        },
         seed: asked.course.seed,
     });
-    let mut preloading = || preload_state(asked, &site.pool.section);
-    PhpRunner::new(runner, &mut preloading).run(&mut course)?;
+    let mut state = || reported(asked, section);
+    PhpRunner::new(runner, section, &mut state).run(&mut course)?;
     let report = PhpReport::of(site, &load, &course, candidates.not_tried);
     if let Err(why) = publish(&report, &asked.output) {
         complain(&why);
@@ -93,14 +105,44 @@ pub(super) fn tune_php(
     Ok(if report.verdict == "no_gain" { EXIT_NOT_PROVEN } else { EXIT_SUCCESS })
 }
 
-fn preload_state(asked: &Tune, pool: &str) -> Result<PreloadState, String> {
+/// The name of the user that runs the pool's PHP, if that is another one than this process's. An
+/// idle pool may have no worker.
+fn user(pool: &Pool, runner: &Runner<'_>) -> Option<String> {
+    let worker = runner.target.workers().first().copied();
+    let owner = worker.and_then(processes::owner);
+    match owner {
+        Some(owner) => (owner.uid != users::current().uid).then(|| users::name_of(owner.uid)),
+        None => pool.user.clone(),
+    }
+}
+
+/// What the pool reports.
+fn reported(asked: &Tune, pool: &str) -> Result<PhpReportedState, String> {
     let request = Request::Status { pool: Some(pool.to_owned()) };
     let Reply::Status(status) = Client::reach(&reach(&asked.server))?.ask(&request)? else {
         return Err(UNEXPECTED.to_owned());
     };
     let found = status.pools.into_iter().find(|found| found.name == pool);
-    let preloading = found.and_then(|found| found.preloading).unwrap_or_default();
-    Ok(PreloadState { classes: preloading.classes, state: preloading.state })
+    Ok(found.map(state).unwrap_or_default())
+}
+
+fn state(pool: PoolStatus) -> PhpReportedState {
+    let preloading = pool.preloading.unwrap_or_default();
+    let opcache = pool.opcache.as_ref();
+    let real_paths = pool
+        .realpath_cache
+        .map(|cache| RealPaths { used: cache.used_bytes as f64, limit: cache.limit_bytes as f64 });
+    PhpReportedState {
+        classes: preloading.classes,
+        preloading: preloading.state,
+        caches: PoolCaches {
+            opcache: opcache.map(|cache| maitred_doctor::read::opcache(&cache.figures)),
+            real_paths,
+        },
+        age: opcache.map_or(Duration::ZERO, |cache| {
+            Duration::try_from_secs_f64(cache.age_seconds).unwrap_or_default()
+        }),
+    }
 }
 
 /// Prints the report, and writes its file.

@@ -1,6 +1,6 @@
 //! A pool in detail, as text.
 
-use maitred_control::admin::{Measured, Opcache, PoolStatus, Preloading};
+use maitred_control::admin::{Measured, Opcache, PoolStatus, Preloading, RealpathCache};
 use maitred_scoreboard::{Counter, CounterValue};
 use maitred_text::humanize::{bytes, duration, plural};
 
@@ -57,8 +57,17 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         format!("{:15} {value}", counter.label())
     }));
     lines.extend(pool.opcache.as_ref().map(opcache));
+    lines.extend(pool.realpath_cache.map(realpath_cache));
     lines.extend(pool.preloading.as_ref().map(preloading));
     lines
+}
+
+fn realpath_cache(cache: RealpathCache) -> String {
+    format!(
+        "real paths      {} of {} used, in the worker with most",
+        bytes(cache.used_bytes as f64),
+        bytes(cache.limit_bytes as f64)
+    )
 }
 
 fn preloading(preloading: &Preloading) -> String {

@@ -1,9 +1,20 @@
-//! State of the running request.
+//! State of the running request, and of its process.
 
 use std::ffi::c_int;
 
+/// PHP's cache of real paths in this process, in bytes. `shim.h` has the same struct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RealpathCache {
+    /// Bytes in use.
+    pub used: u64,
+    /// Its size (`realpath_cache_size`). With `open_basedir`, PHP uses none of it.
+    pub limit: u64,
+}
+
 unsafe extern "C" {
     fn maitred_php_peak_memory() -> usize;
+    fn maitred_php_realpath_cache() -> RealpathCache;
     fn maitred_php_response_status() -> c_int;
     fn maitred_php_exit_status() -> c_int;
 }
@@ -28,4 +39,10 @@ pub fn exit_status() -> u32 {
     // SAFETY: as for `peak_memory`.
     let status = unsafe { maitred_php_exit_status() };
     u32::try_from(status).unwrap_or(0)
+}
+
+/// PHP's cache of real paths, which lives as long as this process.
+pub fn realpath_cache() -> RealpathCache {
+    // SAFETY: as for `peak_memory`.
+    unsafe { maitred_php_realpath_cache() }
 }

@@ -44,6 +44,8 @@ fn is_empty(board: &SeatBoard) -> bool {
         &board.request_since,
         &board.program_most,
         &board.started_since,
+        &board.realpath_used,
+        &board.realpath_limit,
     ];
     let texts = [board.method.get(), board.uri.get(), board.query.get(), board.script.get()];
     [&board.pid, &board.running].iter().all(|word| word.load(Relaxed) == 0)

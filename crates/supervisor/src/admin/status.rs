@@ -1,10 +1,11 @@
 //! The reply to `maitred status`.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
-    Size, Times, Workers,
+    Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, RealpathCache, Running,
+    ServerStatus, Size, Times, Workers,
 };
 use maitred_control::job_status::Beside;
 use maitred_scoreboard::{
@@ -111,6 +112,7 @@ impl StatusSource<'_> {
             failed: outcomes(&reading, RequestOutcome::is_failure),
             memory: self.measures.of(&self.pools.pids_of(name)),
             opcache: None,
+            realpath_cache: realpath_cache(current),
             preloading: self.preloading.shown(name),
             size: reading.size.map(size),
             beside: self.capacity.reserve(name).map(beside),
@@ -196,6 +198,18 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
         })
     });
     running.collect()
+}
+
+/// That of the worker that uses most of it, of those that have finished a script.
+fn realpath_cache(pool: &RunningPool) -> Option<RealpathCache> {
+    let boards = Boards::map(&pool.plan.memory).ok()?;
+    let seats = pool.state.seated().filter_map(|seated| boards.seat(seated.worker.seat));
+    let reported = seats.filter(|board| board.memory_peak.load(Relaxed) > 0);
+    let caches = reported.map(|board| RealpathCache {
+        used_bytes: board.realpath_used.load(Relaxed),
+        limit_bytes: board.realpath_limit.load(Relaxed),
+    });
+    caches.max_by_key(|cache| cache.used_bytes)
 }
 
 fn shown(seated: Seated, process: WorkerState, running_time: Option<RunningTime>) -> Running {

@@ -23,7 +23,7 @@ impl SimulatedSite {
     fn measure(&mut self, task: &Task, goal: Option<&Goal>) -> Measurement {
         self.asked.push(*task);
         let workers = match task.setting {
-            Setting::AsItWas | Setting::Php(_) => self.as_it_was,
+            Setting::AsItWas | Setting::Php(_) | Setting::OpcacheOff => self.as_it_was,
             Setting::Workers(workers) => workers,
         };
         let alone = self.cpu + self.waits;
@@ -163,7 +163,7 @@ fn no_limit_that_cannot_be_read_is_grown_into() {
     assert!(course.choice.as_ref().is_some_and(|choice| choice.workers <= 5));
     let most = site.asked.iter().filter_map(|task| match task.setting {
         Setting::Workers(workers) => Some(workers),
-        Setting::AsItWas | Setting::Php(_) => None,
+        Setting::AsItWas | Setting::Php(_) | Setting::OpcacheOff => None,
     });
     assert_eq!(most.max(), Some(5));
 }

@@ -1,18 +1,28 @@
-//! Which of PHP's settings make a pool's pages cheaper: each is tried by itself, in pairs of runs
-//! with and without it, and stays if it is proven to.
+//! Which of PHP's settings make a pool's pages cheaper: each is tried by itself and stays if it is
+//! proven to. Most are proven in pairs of runs with and without it, a cache on disk by first pages
+//! after cold starts, and sizes by what the pool reports of its caches.
 //!
-//! - Pure: the order of the trials and their conclusions ([`PhpCourse`]), the comparison of pages
+//! - Pure: the order of the trials and their conclusions ([`PhpCourse`]), which settings may be
+//!   tried ([`conditions`]), which sizes are too small ([`cache_sizes`]), the comparison of pages
 //!   ([`pages`]), the report ([`report`]).
 //! - Not pure: changing settings and measuring ([`trial`]).
 
+pub mod cache_sizes;
+pub mod cold_start;
+pub mod conditions;
 pub mod pages;
+pub mod php_term;
 pub mod report;
 pub mod trial;
+pub mod trial_folder;
 
 use maitred_measure::compare::{Direction, Ratio, Verdict, b_first, verdicts};
 use serde::Serialize;
 
 use crate::measurement::{Load, Measurement, Setting, Task, TaskLimits};
+use cache_sizes::{PoolCaches, SizeVerdict};
+use cold_start::{COLD_PAIRS, ColdStarts, FirstPages};
+use php_term::{CacheSize, PhpTerm, PhpTerms, TunedPool};
 
 /// Fewest and most pairs of a trial: six agree by chance once in 64 times.
 const PAIRS: (usize, usize) = (6, 12);
@@ -37,6 +47,12 @@ const USERS_PER_CORE: f64 = 2.0;
 /// Most users.
 const MOST_USERS: u32 = 64;
 
+/// How often a size is enlarged that does not suffice: each time it is doubled.
+const MOST_SIZES: usize = 3;
+
+/// The usual time until a pool has reported the state of its caches, in seconds.
+const REPORT: f64 = 10.0;
+
 /// The timeout of a response, in seconds.
 const TIMEOUT: f64 = 30.0;
 
@@ -52,84 +68,6 @@ const LIMITS: TaskLimits = TaskLimits {
     recovery: None,
 };
 
-/// A setting of PHP that is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PhpTerm {
-    /// `preload = true`.
-    Preload,
-    /// The tracing compiler of OPcache (`opcache.jit`), with room for its code.
-    Jit,
-}
-
-/// All of them, in the order of their trials.
-pub const PHP_TERMS: [PhpTerm; 2] = [PhpTerm::Preload, PhpTerm::Jit];
-
-/// Entries of php.ini that [`PhpTerm::Jit`] sets. The buffer is 0 by default in PHP 8.3 and before,
-/// which switches the compiler off.
-pub const JIT_ENTRIES: [(&str, &str); 2] =
-    [("opcache.jit", "tracing"), ("opcache.jit_buffer_size", "64M")];
-
-impl PhpTerm {
-    /// Its lines in a `[pools]` section.
-    pub fn lines(self) -> Vec<String> {
-        match self {
-            PhpTerm::Preload => vec!["preload = true".to_owned()],
-            PhpTerm::Jit => {
-                let entry = |(name, value): (&str, &str)| {
-                    format!("php_admin_value.\"{name}\" = \"{value}\"")
-                };
-                JIT_ENTRIES.map(entry).to_vec()
-            }
-        }
-    }
-
-    /// Its name, for people.
-    pub fn words(self) -> &'static str {
-        match self {
-            PhpTerm::Preload => "preload",
-            PhpTerm::Jit => "opcache.jit = tracing",
-        }
-    }
-}
-
-/// A set of settings.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct PhpTerms {
-    /// [`PhpTerm::Preload`].
-    pub preload: bool,
-    /// [`PhpTerm::Jit`].
-    pub jit: bool,
-}
-
-impl PhpTerms {
-    /// The same set with another member.
-    pub fn with(mut self, term: PhpTerm) -> PhpTerms {
-        match term {
-            PhpTerm::Preload => self.preload = true,
-            PhpTerm::Jit => self.jit = true,
-        }
-        self
-    }
-
-    /// Whether it has this member.
-    pub fn has(self, term: PhpTerm) -> bool {
-        match term {
-            PhpTerm::Preload => self.preload,
-            PhpTerm::Jit => self.jit,
-        }
-    }
-
-    /// Its members.
-    pub fn terms(self) -> Vec<PhpTerm> {
-        PHP_TERMS.into_iter().filter(|term| self.has(*term)).collect()
-    }
-
-    fn setting(self) -> Setting {
-        if self == PhpTerms::default() { Setting::AsItWas } else { Setting::Php(self) }
-    }
-}
-
 /// What is known before the first run.
 #[derive(Debug, Clone)]
 pub struct PhpInput {
@@ -141,6 +79,12 @@ pub struct PhpInput {
     pub workers: u32,
     /// The settings to try: those that the pool does not have.
     pub candidates: Vec<PhpTerm>,
+    /// The sizes to judge by what the pool reports.
+    pub sizes: Vec<CacheSize>,
+    /// The memory of the server, in bytes, if known.
+    pub memory: Option<f64>,
+    /// The pool.
+    pub pool: TunedPool,
     /// The seed of random numbers.
     pub seed: u64,
 }
@@ -161,6 +105,10 @@ pub enum PhpStep {
     Compare(Comparison),
     /// Make this measurement.
     Measure(Task),
+    /// Send a load, and read what the pool reports of its caches.
+    Look(Setting),
+    /// Time the first page after a start with an empty OPcache.
+    ColdStart(Setting),
     /// All settings are tried.
     Over,
 }
@@ -185,6 +133,8 @@ pub struct PhpTermResult {
     pub cpu: Option<PhpRatio>,
     /// Requests a second of a closed loop.
     pub rate: Option<PhpRatio>,
+    /// The first pages after cold starts, where these decide.
+    pub first_page: Option<FirstPages>,
     /// The number of pairs.
     pub pairs: usize,
     /// Whether it is proven to be better.
@@ -200,24 +150,48 @@ pub struct PhpCourse {
     /// Seconds since the start.
     now: f64,
     accepted: PhpTerms,
+    /// The settings to try: sizes that are too small, then the candidates.
+    terms: Vec<PhpTerm>,
+    /// Why each of the sizes is too small.
+    reasons: Vec<(CacheSize, String)>,
+    has_looked: bool,
+    /// How often the current size has been enlarged.
+    enlarged: usize,
     pairs: Vec<(Measurement, Measurement)>,
     half: Option<Measurement>,
+    cold: ColdStarts,
     pages_are_same: bool,
+    /// Sizes that stay, each with the reason.
+    pub stays: Vec<String>,
     /// The results so far.
     pub results: Vec<PhpTermResult>,
+}
+
+/// The figures of a trial.
+#[derive(Debug, Clone, Default)]
+struct Figures {
+    cpu: Option<PhpRatio>,
+    rate: Option<PhpRatio>,
+    first_page: Option<FirstPages>,
 }
 
 impl PhpCourse {
     /// Before the first step.
     pub fn new(input: PhpInput) -> PhpCourse {
         PhpCourse {
-            input,
             now: 0.0,
             accepted: PhpTerms::default(),
+            terms: input.candidates.clone(),
+            reasons: Vec::new(),
+            has_looked: input.sizes.is_empty(),
+            enlarged: 0,
             pairs: Vec::new(),
             half: None,
+            cold: ColdStarts::default(),
             pages_are_same: false,
+            stays: Vec::new(),
             results: Vec::new(),
+            input,
         }
     }
 
@@ -228,7 +202,7 @@ impl PhpCourse {
 
     /// Whether the current trial has had its share of the time.
     fn is_late(&self) -> bool {
-        let (all, done) = (self.input.candidates.len().max(1), self.results.len() + 1);
+        let (all, done) = (self.terms.len().max(1), self.results.len() + 1);
         self.now >= self.input.seconds * done as f64 / all as f64
     }
 
@@ -238,11 +212,14 @@ impl PhpCourse {
     }
 
     fn term(&self) -> Option<PhpTerm> {
-        self.input.candidates.get(self.results.len()).copied()
+        self.terms.get(self.results.len()).copied()
     }
 
     /// The next step.
     pub fn next(&self) -> PhpStep {
+        if !self.has_looked {
+            return PhpStep::Look(Setting::AsItWas);
+        }
         let Some(term) = self.term() else {
             return PhpStep::Over;
         };
@@ -250,16 +227,30 @@ impl PhpCourse {
         if !self.pages_are_same {
             return PhpStep::Compare(Comparison { old, new });
         }
-        let new_is_next = b_first(self.pairs.len(), self.input.seed) == self.half.is_none();
-        PhpStep::Measure(self.task(if new_is_next { new } else { old }))
+        match term {
+            term if term.is_reported() => PhpStep::Look(new),
+            PhpTerm::FileCache => {
+                let new_is_next = self.is_new_next(self.cold.pairs(), self.cold.is_half());
+                PhpStep::ColdStart(if new_is_next { new } else { old })
+            }
+            _ => {
+                let new_is_next = self.is_new_next(self.pairs.len(), self.half.is_some());
+                PhpStep::Measure(self.task(if new_is_next { new } else { old }))
+            }
+        }
+    }
+
+    fn is_new_next(&self, pairs: usize, is_half: bool) -> bool {
+        b_first(pairs, self.input.seed) != is_half
     }
 
     fn task(&self, setting: Setting) -> Task {
-        let runs = (self.input.candidates.len().max(1) * PAIRS.0 * 2) as f64;
+        let timed = self.terms.iter().filter(|term| !term.is_reported()).count();
+        let runs = (timed.max(1) * PAIRS.0 * 2) as f64;
         let seconds = (self.input.seconds / runs - BEFORE_RUN).clamp(RUN.0, RUN.1);
         let users = (self.input.cores * USERS_PER_CORE).ceil() as u32;
         Task {
-            what: self.term().map_or("", PhpTerm::words),
+            what: self.term().map_or("", PhpTerm::name),
             setting,
             load: Load::Users(users.min(self.input.workers).clamp(1, MOST_USERS)),
             seconds,
@@ -269,17 +260,25 @@ impl PhpCourse {
         }
     }
 
-    /// The load of a pool that learns what to preload, for this many seconds.
+    /// A load of this many seconds: for a pool that learns what to preload, or fills its caches.
     pub fn learning_task(&self, setting: Setting, seconds: f64) -> Task {
         Task { seconds, warm_up: 0.0, ..self.task(setting) }
     }
 
     /// The remaining time, in seconds, without the trials that need more pairs.
     pub fn left(&self) -> f64 {
-        let trials = self.input.candidates.len().saturating_sub(self.results.len());
-        let done = 2 * self.pairs.len() + usize::from(self.half.is_some());
-        let runs = (trials * PAIRS.0 * 2).saturating_sub(done.min(PAIRS.0 * 2));
-        runs as f64 * (self.task(Setting::AsItWas).seconds + BEFORE_RUN)
+        let run = self.task(Setting::AsItWas).seconds + BEFORE_RUN;
+        let left = self.terms.iter().skip(self.results.len()).map(|term| match term {
+            term if term.is_reported() => 3.0 * BEFORE_RUN,
+            PhpTerm::FileCache => (COLD_PAIRS.0 * 2) as f64 * BEFORE_RUN,
+            _ => (PAIRS.0 * 2) as f64 * run,
+        });
+        let runs = 2 * self.pairs.len() + usize::from(self.half.is_some());
+        let starts = 2 * self.cold.pairs() + usize::from(self.cold.is_half());
+        let done = runs.min(PAIRS.0 * 2) as f64 * run;
+        let done = done + starts.min(COLD_PAIRS.0 * 2) as f64 * BEFORE_RUN;
+        let report = if self.has_looked { 0.0 } else { REPORT };
+        (report + left.sum::<f64>() - done).max(0.0)
     }
 
     /// The pages of both settings are the same, or a sentence says how they differ.
@@ -292,7 +291,68 @@ impl PhpCourse {
 
     /// The current setting cannot be used, and why.
     pub fn reject(&mut self, why: String) {
-        self.conclude(false, None, None, why);
+        self.conclude(false, Figures::default(), why);
+    }
+
+    /// Takes the pool's report of the current step.
+    pub fn looked(&mut self, caches: &PoolCaches) {
+        if !self.has_looked {
+            self.has_looked = true;
+            return self.choose_sizes(caches);
+        }
+        let Some(PhpTerm::Size(size, _)) = self.term() else {
+            return;
+        };
+        if caches.opcache.is_none() {
+            return self.reject("the pool reports no OPcache with it".to_owned());
+        }
+        let reason = self.reasons.iter().find(|(of, _)| *of == size);
+        let reason = reason.map_or(String::new(), |(_, why)| why.clone());
+        match caches.judge(size, self.input.memory, None) {
+            SizeVerdict::Grows(larger, _) if self.enlarged < MOST_SIZES => {
+                let at = self.results.len();
+                self.enlarged += 1;
+                self.pages_are_same = false;
+                self.terms[at] = larger;
+            }
+            SizeVerdict::Grows(_, after) => {
+                let why = format!("{reason}; with it {after}, so tune again");
+                self.conclude(true, Figures::default(), why);
+            }
+            SizeVerdict::Stays(after) => {
+                self.conclude(true, Figures::default(), format!("{reason}; with it {after}"));
+            }
+        }
+    }
+
+    /// Adds the sizes that are too small to the settings to try.
+    fn choose_sizes(&mut self, caches: &PoolCaches) {
+        let (mut grow, mut strings) = (Vec::new(), None);
+        for size in self.input.sizes.clone() {
+            match caches.judge(size, self.input.memory, strings) {
+                SizeVerdict::Stays(why) => self.stays.push(format!("{}: {why}", size.entry())),
+                SizeVerdict::Grows(term, why) => {
+                    if let PhpTerm::Size(CacheSize::Strings, value) = term {
+                        strings = Some(value);
+                    }
+                    grow.push(term);
+                    self.reasons.push((size, why));
+                }
+            }
+        }
+        self.terms.splice(0..0, grow);
+    }
+
+    /// Takes the time of the first page of the current step, in seconds.
+    pub fn started(&mut self, seconds: f64) {
+        let PhpStep::ColdStart(setting) = self.next() else {
+            return;
+        };
+        self.cold.add(seconds, setting != self.accepted.setting());
+        if let Some(verdict) = self.cold.judge(self.input.seed, self.is_late()) {
+            let figures = Figures { first_page: verdict.pages, ..Figures::default() };
+            self.conclude(verdict.gain, figures, verdict.why.to_owned());
+        }
     }
 
     /// Takes the measurement of the current step.
@@ -350,21 +410,40 @@ impl PhpCourse {
             }
             (false, false) => "no proven gain".to_owned(),
         };
-        self.conclude(gain, cpu.as_ref().map(shown), rate.as_ref().map(shown), why);
+        let figures = Figures {
+            cpu: cpu.as_ref().map(shown),
+            rate: rate.as_ref().map(shown),
+            ..Figures::default()
+        };
+        self.conclude(gain, figures, why);
     }
 
-    fn conclude(&mut self, gain: bool, cpu: Option<PhpRatio>, rate: Option<PhpRatio>, why: String) {
+    fn conclude(&mut self, gain: bool, figures: Figures, why: String) {
         let Some(term) = self.term() else {
             return;
         };
         if gain {
             self.accepted = self.accepted.with(term);
         }
-        let pairs = self.pairs.len();
-        self.results.push(PhpTermResult { term, lines: term.lines(), cpu, rate, pairs, gain, why });
+        let pairs = self.pairs.len().max(self.cold.pairs());
+        let Figures { cpu, rate, first_page } = figures;
+        let lines = term.lines(&self.input.pool);
+        self.results.push(PhpTermResult { term, lines, cpu, rate, first_page, pairs, gain, why });
         self.pairs.clear();
         self.half = None;
+        self.cold = ColdStarts::default();
+        self.enlarged = 0;
         self.pages_are_same = false;
+        let excluded = self.term().and_then(|next| conditions::excluded(self.accepted, next));
+        if let Some(why) = excluded {
+            self.reject(why.to_owned());
+        }
+    }
+}
+
+impl PhpTerms {
+    fn setting(self) -> Setting {
+        if self == PhpTerms::default() { Setting::AsItWas } else { Setting::Php(self) }
     }
 }
 
@@ -373,120 +452,4 @@ fn shown(ratio: &Ratio) -> PhpRatio {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn input() -> PhpInput {
-        PhpInput {
-            seconds: 120.0,
-            cores: 2.0,
-            workers: 16,
-            candidates: PHP_TERMS.to_vec(),
-            seed: 1,
-        }
-    }
-
-    fn seen(cpu: Option<f64>, rate: f64) -> Measurement {
-        Measurement { cpu, rate, ..Measurement::default() }
-    }
-
-    /// Runs a course in which a request costs what `cpu` says of the setting.
-    fn run(cpu: impl Fn(PhpTerms) -> Option<f64>, rate: impl Fn(PhpTerms) -> f64) -> PhpCourse {
-        let mut course = PhpCourse::new(input());
-        for at in 0..200 {
-            match course.next() {
-                PhpStep::Over => return course,
-                PhpStep::Compare(_) => course.compared(Ok(())),
-                PhpStep::Measure(task) => {
-                    let terms = match task.setting {
-                        Setting::Php(terms) => terms,
-                        _ => PhpTerms::default(),
-                    };
-                    let wobble = 1.0 + 0.002 * f64::from(at % 3);
-                    let cpu = cpu(terms).map(|cpu| cpu * wobble);
-                    course.seen(seen(cpu, rate(terms) / wobble));
-                }
-            }
-        }
-        panic!("it does not end: {course:?}");
-    }
-
-    #[test]
-    fn a_setting_that_saves_processor_time_stays_and_one_that_does_not_is_left_out() {
-        let cpu = |terms: PhpTerms| if terms.preload { 0.006 } else { 0.010 };
-        let course = run(|terms| Some(cpu(terms)), |terms| 1.0 / cpu(terms));
-        let gains: Vec<bool> = course.results.iter().map(|result| result.gain).collect();
-        assert_eq!(gains, [true, false], "{:?}", course.results);
-        assert_eq!(course.accepted().terms(), [PhpTerm::Preload]);
-        let ratio = course.results[0].cpu.expect("a ratio");
-        assert!((ratio.mean - 0.6).abs() < 0.01 && ratio.high < 0.65, "{ratio:?}");
-        assert_eq!(course.left(), 0.0);
-    }
-
-    #[test]
-    fn a_setting_is_tried_on_top_of_the_accepted_ones() {
-        let cpu = |terms: PhpTerms| {
-            0.010 * if terms.preload { 0.6 } else { 1.0 } * if terms.jit { 0.9 } else { 1.0 }
-        };
-        let course = run(|terms| Some(cpu(terms)), |terms| 1.0 / cpu(terms));
-        assert_eq!(course.accepted(), PhpTerms { preload: true, jit: true });
-        let ratio = course.results[1].cpu.expect("a ratio");
-        assert!((ratio.mean - 0.9).abs() < 0.01, "against preload alone: {ratio:?}");
-    }
-
-    #[test]
-    fn a_trial_that_shows_nothing_ends_with_its_share_of_the_time() {
-        let pairs = |seconds: f64| {
-            let mut course = PhpCourse::new(input());
-            course.compared(Ok(()));
-            for at in 0..100 {
-                course.at(seconds);
-                if !course.results.is_empty() {
-                    break;
-                }
-                // It varies by a third.
-                course.seen(seen(Some(0.010 + 0.001 * f64::from(at * at % 4)), 100.0));
-            }
-            let result = &course.results[0];
-            assert!(!result.gain, "{result:?}");
-            result.pairs
-        };
-        assert_eq!((pairs(10.0), pairs(60.0)), (PAIRS.1, PAIRS.0));
-    }
-
-    #[test]
-    fn less_processor_time_is_no_gain_if_fewer_requests_are_served() {
-        let course = run(
-            |terms| Some(if terms.preload { 0.006 } else { 0.010 }),
-            |terms| if terms.preload { 50.0 } else { 100.0 },
-        );
-        assert!(!course.results[0].gain);
-        assert_eq!(course.results[0].why, "fewer requests are served with it");
-    }
-
-    #[test]
-    fn the_rate_decides_if_the_processor_time_cannot_be_read() {
-        let course = run(|_| None, |terms| if terms.jit { 130.0 } else { 100.0 });
-        let gains: Vec<bool> = course.results.iter().map(|result| result.gain).collect();
-        assert_eq!(gains, [false, true], "{:?}", course.results);
-    }
-
-    #[test]
-    fn a_page_that_differs_or_fails_rejects_the_setting() {
-        let mut course = PhpCourse::new(input());
-        assert!(matches!(course.next(), PhpStep::Compare(pages) if pages.old == Setting::AsItWas));
-        course.compared(Err("/ differs".to_owned()));
-        assert_eq!(course.results[0].why, "/ differs");
-        let new = Setting::Php(PhpTerms { preload: false, jit: true });
-        let pages = Comparison { old: Setting::AsItWas, new };
-        assert_eq!(course.next(), PhpStep::Compare(pages));
-        course.compared(Ok(()));
-        for _ in 0..4 {
-            let fails = Measurement { error_share: 0.5, ..seen(Some(0.01), 100.0) };
-            course.seen(fails);
-        }
-        assert_eq!(course.next(), PhpStep::Over, "{course:?}");
-        assert!(course.results[1].why.starts_with("50 % of the requests"), "{course:?}");
-        assert_eq!(course.accepted(), PhpTerms::default());
-    }
-}
+mod tests;

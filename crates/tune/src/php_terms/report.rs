@@ -3,14 +3,15 @@
 use maitred_text::humanize;
 use serde::Serialize;
 
-use super::{PhpCourse, PhpRatio, PhpTerm, PhpTermResult};
+use super::cold_start::FirstPages;
+use super::{PhpCourse, PhpRatio, PhpTermResult};
 use crate::site::Site;
 
 /// The version of the report's format; it changes when a field is removed or changes its meaning.
 pub const SCHEMA: &str = "maitred-tune-php/1";
 
 /// Width of the names at the left.
-const NAME: usize = 24;
+const NAME: usize = 40;
 
 /// A report. Ratios are those of the new setting to the old one.
 #[derive(Debug, Clone, Serialize)]
@@ -21,7 +22,8 @@ pub struct PhpReport {
     pub subject: String,
     /// The source of the requests.
     pub load: String,
-    /// Settings that the pool has already, or that cannot apply to it, each with the reason.
+    /// Settings that the pool has already, that suffice, or that cannot apply to it, each with the
+    /// reason.
     pub not_tried: Vec<String>,
     /// The trials.
     pub trials: Vec<PhpTermResult>,
@@ -36,9 +38,9 @@ pub struct PhpReport {
 impl PhpReport {
     /// Summarises the trials.
     pub fn of(site: &Site, load: &str, course: &PhpCourse, not_tried: Vec<String>) -> PhpReport {
-        let terms = course.accepted().terms();
-        let lines: Vec<String> = terms.iter().copied().flat_map(PhpTerm::lines).collect();
-        let verdict = match (terms.is_empty(), course.results.is_empty()) {
+        let accepted = course.results.iter().filter(|result| result.gain);
+        let lines: Vec<String> = accepted.flat_map(|result| result.lines.clone()).collect();
+        let verdict = match (lines.is_empty(), course.results.is_empty()) {
             (false, _) => "gain",
             (true, false) => "no_gain",
             (true, true) => "nothing_to_gain",
@@ -47,7 +49,7 @@ impl PhpReport {
             schema: SCHEMA,
             subject: format!("{} of {}", site.pool.name, site.service.name),
             load: load.to_owned(),
-            not_tried,
+            not_tried: [course.stays.clone(), not_tried].concat(),
             trials: course.results.clone(),
             verdict,
             file: (!lines.is_empty())
@@ -75,7 +77,10 @@ impl PhpReport {
         };
         lines.push(format!("{:NAME$}{conclusion}", "verdict"));
         if let Some(file) = &self.file {
-            lines.push(format!("put this into {}, and run maitred reload:", self.path));
+            let path = &self.path;
+            lines.push(format!(
+                "put this into {path}, in place of lines of the same names, and run maitred reload:"
+            ));
             lines.push(file.clone());
         }
         lines
@@ -93,7 +98,7 @@ impl PhpReport {
 fn trial_text(trial: &PhpTermResult) -> String {
     let figures = [("CPU per request", trial.cpu), ("requests/s", trial.rate)];
     let known = figures.iter().filter_map(|(name, ratio)| ratio.map(|ratio| figure(name, ratio)));
-    let known: Vec<String> = known.collect();
+    let known: Vec<String> = known.chain(trial.first_page.map(first_pages)).collect();
     if known.is_empty() {
         return trial.why.clone();
     }
@@ -103,4 +108,9 @@ fn trial_text(trial: &PhpTermResult) -> String {
 
 fn figure(name: &str, ratio: PhpRatio) -> String {
     format!("{name} × {:.2} ({:.2}–{:.2})", ratio.mean, ratio.low, ratio.high)
+}
+
+fn first_pages(pages: FirstPages) -> String {
+    let [old, new] = [pages.old_seconds, pages.new_seconds].map(humanize::duration);
+    format!("{}, {old} → {new}", figure("first page", pages.ratio))
 }

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use maitred_measure::slo::Slo;
 use maitred_measure::url::Url;
 
+use super::cache_sizes::PoolCaches;
 use super::pages::{PageResponse, SteadyPage};
+use super::trial_folder::TrialFolder;
 use super::{Comparison, PhpCourse, PhpStep};
 use crate::measurement::{Measurement, Setting, Task};
+use crate::processes;
 use crate::runner::{Abort, LoadContext, Runner, with_restored};
 use crate::timeline::Timeline;
 
@@ -22,6 +25,19 @@ const LEARNING: Duration = Duration::from_secs(60);
 /// The load of a pool that learns, in seconds at a time.
 const LEARNING_LOAD: f64 = 1.0;
 
+/// The load before a pool's report of its caches, in seconds.
+const CACHE_LOAD: f64 = 1.0;
+
+/// How long a report may take that is of after that load. The server queries a pool every ten
+/// seconds at most.
+const REPORT: Duration = Duration::from_secs(12);
+
+/// How long a pool may take to report an OPcache at all: not all have one.
+const ANY_REPORT: Duration = Duration::from_secs(2);
+
+/// How often it is read.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Most pages that are compared.
 const MOST_PAGES: usize = 50;
 
@@ -31,23 +47,31 @@ const SEED: u64 = 1;
 /// Most comparisons of pages that change by themselves.
 const TRIES: usize = 3;
 
-/// The state of preloading in the pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PreloadState {
+/// What the pool reports.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PhpReportedState {
     /// The number of preloaded classes.
     pub classes: u32,
     /// Why there are none, for people.
-    pub state: String,
+    pub preloading: String,
+    /// Its caches.
+    pub caches: PoolCaches,
+    /// The age of the report on OPcache.
+    pub age: Duration,
 }
 
-/// Reads the state of preloading.
-pub type PreloadProbe<'a> = &'a mut dyn FnMut() -> Result<PreloadState, String>;
+/// Reads what the pool reports.
+pub type PhpStateProbe<'a> = &'a mut dyn FnMut() -> Result<PhpReportedState, String>;
 
 /// Executes the trials.
 pub struct PhpRunner<'a, 'p> {
     runner: Runner<'a>,
-    preloading: PreloadProbe<'p>,
+    /// The name of the pool's section.
+    section: &'p str,
+    state: PhpStateProbe<'p>,
     watch: Timeline,
+    /// Compiled scripts, once a trial needs them. It is removed after the settings are restored.
+    folder: Option<TrialFolder>,
 }
 
 /// Why a step has no result.
@@ -65,9 +89,13 @@ impl From<Abort> for Obstacle {
 }
 
 impl<'a, 'p> PhpRunner<'a, 'p> {
-    /// Measures with `runner`, and reads the state of preloading with `preloading`.
-    pub fn new(runner: Runner<'a>, preloading: PreloadProbe<'p>) -> PhpRunner<'a, 'p> {
-        PhpRunner { runner, preloading, watch: Timeline::begin() }
+    /// Measures the pool `section` with `runner`, and reads what it reports with `state`.
+    pub fn new(
+        runner: Runner<'a>,
+        section: &'p str,
+        state: PhpStateProbe<'p>,
+    ) -> PhpRunner<'a, 'p> {
+        PhpRunner { runner, section, state, watch: Timeline::begin(), folder: None }
     }
 
     /// Executes the course to its end or until an error. Afterwards the settings are restored, or
@@ -96,6 +124,16 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
                     (self.runner.progress)(&what, course.left());
                     self.measure(&task, course).map(|seen| course.seen(seen))
                 }
+                PhpStep::Look(setting) => {
+                    let what = format!("reading the state of the caches: {}", setting.words());
+                    (self.runner.progress)(&what, course.left());
+                    self.look(setting, course).map(|caches| course.looked(&caches))
+                }
+                PhpStep::ColdStart(setting) => {
+                    let what = format!("the first page of a cold start: {}", setting.words());
+                    (self.runner.progress)(&what, course.left());
+                    self.cold_start(setting).map(|seconds| course.started(seconds))
+                }
             };
             match done {
                 Ok(()) => {}
@@ -122,24 +160,82 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         self.runner.measure(task, &context, &mut self.watch)
     }
 
+    /// Sends a load, and reads what the pool reports of its caches after it.
+    fn look(&mut self, setting: Setting, course: &PhpCourse) -> Result<PoolCaches, Obstacle> {
+        self.set(setting, course)?;
+        self.send(&course.learning_task(setting, CACHE_LOAD))?;
+        let began = Instant::now();
+        loop {
+            let PhpReportedState { caches, age, .. } = (self.state)().map_err(Abort::Failed)?;
+            let waited = began.elapsed();
+            let is_new = match caches.opcache {
+                Some(_) => age <= waited || waited > REPORT,
+                None => waited > ANY_REPORT,
+            };
+            if is_new {
+                return Ok(caches);
+            }
+            self.check_stop()?;
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The time of the first page of a generation with an empty OPcache, in seconds.
+    fn cold_start(&mut self, setting: Setting) -> Result<f64, Obstacle> {
+        self.apply(Setting::OpcacheOff)?;
+        self.serves(Setting::OpcacheOff)?;
+        let is_new = matches!(setting, Setting::Php(terms) if terms.file_cache);
+        if let Some(folder) = self.folder.as_ref().filter(|folder| is_new && !folder.is_filled()) {
+            let why = format!("PHP has stored no script in {}", folder.shown());
+            return Err(Obstacle::Unusable(why));
+        }
+        self.apply(setting)?;
+        let (endpoint, url) = &self.runner.workload.first;
+        let response = self.runner.prober.get_within(endpoint, url, RETURN, self.runner.stop);
+        self.check_stop()?;
+        let (status, seconds) = match response {
+            Ok(response) => response,
+            Err(why) => return Err(unusable(setting, format!("{url}: {why}"))),
+        };
+        match self.runner.workload.plan.expect.judge(status, true, None) {
+            Some(cause) => Err(unusable(setting, format!("{url} returns {cause}"))),
+            None => Ok(seconds),
+        }
+    }
+
+    /// Applies a setting, with the folder that it needs.
+    fn apply(&mut self, setting: Setting) -> Result<(), Obstacle> {
+        let needs_folder = matches!(setting, Setting::Php(terms) if terms.file_cache);
+        if needs_folder && self.folder.is_none() {
+            let worker = self.runner.target.workers().first().copied();
+            let owner = worker.and_then(processes::owner);
+            let folder = TrialFolder::create(self.section, owner).map_err(Obstacle::Unusable)?;
+            self.folder = Some(folder);
+        }
+        Ok(self.runner.target.set(setting).map_err(Abort::Failed)?)
+    }
+
     /// Applies a setting, and waits until the site is served with it.
     fn set(&mut self, setting: Setting, course: &PhpCourse) -> Result<(), Obstacle> {
         if self.runner.target.now() == setting {
             return Ok(());
         }
-        self.runner.target.set(setting).map_err(Abort::Failed)?;
-        let served = self.runner.workload.is_served(self.runner.prober, RETURN);
-        if let Err(why) = served {
-            self.check_stop()?;
-            return Err(match setting {
-                Setting::Php(_) => Obstacle::Unusable(why),
-                _ => Obstacle::Abort(Abort::Failed(why)),
-            });
-        }
+        self.apply(setting)?;
+        self.serves(setting)?;
         match setting {
             Setting::Php(terms) if terms.preload => self.learn(setting, course),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until the site is served.
+    fn serves(&mut self, setting: Setting) -> Result<(), Obstacle> {
+        let served = self.runner.workload.is_served(self.runner.prober, RETURN);
+        if let Err(why) = served {
+            self.check_stop()?;
+            return Err(unusable(setting, why));
+        }
+        Ok(())
     }
 
     /// Sends requests until the pool has learned what to preload.
@@ -147,12 +243,13 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         let began = Instant::now();
         let task = course.learning_task(setting, LEARNING_LOAD);
         loop {
-            let PreloadState { classes, state } = (self.preloading)().map_err(Abort::Failed)?;
+            let PhpReportedState { classes, preloading, .. } =
+                (self.state)().map_err(Abort::Failed)?;
             if classes > 0 {
                 return Ok(());
             }
             if began.elapsed() > LEARNING {
-                return Err(Obstacle::Unusable(format!("no class is preloaded: {state}")));
+                return Err(Obstacle::Unusable(format!("no class is preloaded: {preloading}")));
             }
             self.send(&task)?;
         }
@@ -216,5 +313,13 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         let (status, body, _) =
             received.map_err(|why| Obstacle::Unusable(format!("{url}: {why}")))?;
         Ok(PageResponse { status, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+}
+
+/// The site is not served with a setting: that ends the trial or, with the original one, all.
+fn unusable(setting: Setting, why: String) -> Obstacle {
+    match setting {
+        Setting::Php(_) => Obstacle::Unusable(why),
+        _ => Obstacle::Abort(Abort::Failed(why)),
     }
 }

@@ -174,7 +174,9 @@ pm.max_children = {workers}
         }
         let wanted = match setting {
             Setting::Workers(workers) => workers as usize,
-            Setting::AsItWas | Setting::Php(_) => usize::from(self.starts_some),
+            Setting::AsItWas | Setting::Php(_) | Setting::OpcacheOff => {
+                usize::from(self.starts_some)
+            }
         };
         let deadline = Instant::now() + RELOAD;
         let mut is_waited_for = !old.is_empty();

@@ -7,7 +7,10 @@ use toml::{Table, Value};
 use super::replaced_file::TRIAL;
 use super::{Master, Reload, TunedServer};
 use crate::measurement::Setting;
-use crate::php_terms::{JIT_ENTRIES, PhpTerms};
+use crate::php_terms::php_term::{
+    CACHE_SIZES, FILE_CACHE, JIT_ENTRIES, PhpTerms, VALIDATE_TIMESTAMPS,
+};
+use crate::php_terms::trial_folder;
 use crate::site::Site;
 
 /// Settings that a static pool does not allow.
@@ -15,6 +18,9 @@ const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spa
 
 /// php.ini entries of a pool that scripts cannot change.
 const ADMIN_VALUES: &str = "php_admin_value";
+
+/// Other tables of such entries; an entry may be in one of them only.
+const OTHER_VALUES: [&str; 3] = ["php_value", "php_flag", "php_admin_flag"];
 
 /// maitred as the server.
 pub(super) struct MaitredServer {
@@ -72,7 +78,8 @@ fn trial(before: &str, section: &str, setting: Setting) -> Result<String, String
     match setting {
         Setting::AsItWas => {}
         Setting::Workers(workers) => set_workers(pool, workers),
-        Setting::Php(terms) => set_php(pool, terms)?,
+        Setting::Php(terms) => set_php(pool, terms, &trial_folder::path(section))?,
+        Setting::OpcacheOff => set_entry(pool, "opcache.enable", "0")?,
     }
     let text = toml::to_string(&table)
         .map_err(|why| format!("the configuration cannot be written: {why}"))?;
@@ -89,18 +96,40 @@ fn set_workers(pool: &mut Table, workers: u32) {
     pool.insert("max_children".to_owned(), Value::Integer(i64::from(workers)));
 }
 
-fn set_php(pool: &mut Table, terms: PhpTerms) -> Result<(), String> {
+fn set_php(pool: &mut Table, terms: PhpTerms, file_cache: &Path) -> Result<(), String> {
     if terms.preload {
         pool.insert("preload".to_owned(), Value::Boolean(true));
     }
-    if terms.jit {
-        let entries = pool.entry(ADMIN_VALUES).or_insert_with(|| Value::Table(Table::new()));
-        let entries = entries.as_table_mut();
-        let entries = entries.ok_or_else(|| format!("`{ADMIN_VALUES}` is no table"))?;
-        for (name, value) in JIT_ENTRIES {
-            entries.insert(name.to_owned(), Value::String(value.to_owned()));
+    for size in CACHE_SIZES {
+        if let Some(value) = terms.size(size) {
+            set_entry(pool, size.entry(), &size.text(value))?;
         }
     }
+    if terms.jit {
+        for (name, value) in JIT_ENTRIES {
+            set_entry(pool, name, value)?;
+        }
+    }
+    if terms.validate_timestamps {
+        set_entry(pool, VALIDATE_TIMESTAMPS, "0")?;
+    }
+    if terms.file_cache {
+        set_entry(pool, FILE_CACHE, &file_cache.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Sets an entry of php.ini. The pool may have it in another table.
+fn set_entry(pool: &mut Table, name: &str, value: &str) -> Result<(), String> {
+    for table in OTHER_VALUES {
+        if let Some(entries) = pool.get_mut(table).and_then(Value::as_table_mut) {
+            entries.remove(name);
+        }
+    }
+    let entries = pool.entry(ADMIN_VALUES).or_insert_with(|| Value::Table(Table::new()));
+    let entries = entries.as_table_mut();
+    let entries = entries.ok_or_else(|| format!("`{ADMIN_VALUES}` is no table"))?;
+    entries.insert(name.to_owned(), Value::String(value.to_owned()));
     Ok(())
 }
 
@@ -118,6 +147,7 @@ pub(super) fn check(config: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::php_terms::php_term::{CacheSize, PhpTerm};
 
     #[test]
     fn only_the_pools_workers_change() {
@@ -141,7 +171,14 @@ mod tests {
     #[test]
     fn settings_of_php_are_added_to_those_of_the_pool() {
         let before = "[pools.www]\nmax_children = 5\nphp_admin_value = { memory_limit = \"1G\" }\n";
-        let terms = PhpTerms { preload: true, jit: true };
+        let terms = [
+            PhpTerm::Preload,
+            PhpTerm::Jit,
+            PhpTerm::Size(CacheSize::Strings, 16),
+            PhpTerm::ValidateTimestamps,
+            PhpTerm::FileCache,
+        ];
+        let terms = terms.into_iter().fold(PhpTerms::default(), PhpTerms::with);
         let text = trial(before, "www", Setting::Php(terms)).unwrap();
         let table: Table = text.parse().unwrap();
         let pool = table["pools"]["www"].as_table().unwrap();
@@ -151,5 +188,24 @@ mod tests {
         assert_eq!(entry("memory_limit"), Some("1G"));
         assert_eq!(entry("opcache.jit"), Some("tracing"));
         assert_eq!(entry("opcache.jit_buffer_size"), Some("64M"));
+        assert_eq!(entry("opcache.interned_strings_buffer"), Some("16"));
+        assert_eq!(entry("opcache.validate_timestamps"), Some("0"));
+        assert!(entry("opcache.file_cache").is_some_and(|folder| folder.contains("www")));
+        let off = trial(before, "www", Setting::OpcacheOff).unwrap();
+        let table: Table = off.parse().unwrap();
+        let entry = table["pools"]["www"]["php_admin_value"]["opcache.enable"].as_str();
+        assert_eq!(entry, Some("0"));
+    }
+
+    #[test]
+    fn an_entry_of_the_pool_in_another_table_gives_way() {
+        let before = "[pools.www]\nphp_value = { \"realpath_cache_size\" = \"64K\" }\n";
+        let terms = PhpTerms::default().with(PhpTerm::Size(CacheSize::RealPaths, 128));
+        let text = trial(before, "www", Setting::Php(terms)).unwrap();
+        let table: Table = text.parse().unwrap();
+        let pool = table["pools"]["www"].as_table().unwrap();
+        assert!(pool["php_value"].as_table().is_some_and(Table::is_empty));
+        let entry = pool["php_admin_value"]["realpath_cache_size"].as_str();
+        assert_eq!(entry, Some("128K"));
     }
 }

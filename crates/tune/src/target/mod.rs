@@ -150,7 +150,7 @@ impl Target {
         let workers = match setting {
             Setting::AsItWas => return self.restore(),
             Setting::Workers(workers) => Some(workers),
-            Setting::Php(_) => None,
+            Setting::Php(_) | Setting::OpcacheOff => None,
         };
         let before = self.file.before().unwrap_or_default();
         let text = self.server.trial(before, setting)?;
