@@ -375,6 +375,7 @@ impl<'a> WorkerExchange<'a> {
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
+        self.end.pool_board().memory_peak.fetch_max(peak_memory, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }
 
