@@ -55,8 +55,9 @@ install_packages() {
 # application_packages: what the applications of tests/fixtures are made of.
 application_packages() {
     printf '%s\n' php-symfony-framework-bundle php-symfony-runtime php-twig \
-        php-illuminate-{routing,view,database,events,http} php-laravel-framework php-vlucas-phpdotenv \
-        php-slim php-slim-psr7 php-nikic-fast-route php-nyholm-psr7
+        php-illuminate-{routing,view,database,events,http} php-laravel-framework \
+        php-guzzlehttp-guzzle php-vlucas-phpdotenv php-slim-psr7 php-nikic-fast-route \
+        php-nyholm-psr7
 }
 
 # Debian's packages start their services unless this file, which belongs to the administrator, says

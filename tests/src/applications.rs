@@ -71,10 +71,12 @@ pub fn page(response: &Response) -> (u16, Option<String>, String) {
     (response.status, kind, response.text())
 }
 
-/// Sends the requests to each server in turn, three times: each page is that of the first server.
+/// Sends the requests to each server in turn, three times: each page is that of the first server,
+/// where the first page is no error.
 #[track_caller]
 pub fn expect_the_same_pages(servers: &[(&str, Server)], requests: &[Request]) {
     let [(_, first), others @ ..] = servers else { panic!("at least one server") };
+    assert_eq!(http::ask(first.address(), &requests[0]).status, 200, "the first page");
     for round in 0..3 {
         for request in requests {
             let expected = page(&http::ask(first.address(), request));

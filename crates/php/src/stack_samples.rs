@@ -172,7 +172,7 @@ mod tests {
             for (at, byte) in into.iter_mut().enumerate() {
                 *byte = ((address + at as u64) / PAGE_BYTES as u64) as u8;
             }
-            address + into.len() as u64 <= self.end
+            address.checked_add(into.len() as u64).is_some_and(|end| end <= self.end)
         }
     }
 

@@ -264,6 +264,9 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         // For the same reason its timeout for checking a file again would never expire in copies:
         // they check every time.
         define("opcache.revalidate_freq", 0);
+        // PHP 8.4 reserves memory for the JIT, which is off, and warns that the server has handlers
+        // of instructions. Copies must not share the JIT's code anyway.
+        define("opcache.jit_buffer_size", 0);
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
