@@ -52,6 +52,14 @@ install_packages() {
     disable_new_services "${missing[@]}"
 }
 
+# application_packages: what the applications of tests/fixtures are made of.
+application_packages() {
+    printf '%s\n' php-symfony-framework-bundle php-symfony-runtime php-twig \
+        php-illuminate-{routing,view,database,events,http} php-laravel-framework \
+        php-guzzlehttp-guzzle php-vlucas-phpdotenv php-slim-psr7 php-nikic-fast-route \
+        php-nyholm-psr7
+}
+
 # Debian's packages start their services unless this file, which belongs to the administrator, says
 # no (invoke-rc.d(8)). One that is there already is left as it is.
 readonly POLICY=/usr/sbin/policy-rc.d

@@ -5,6 +5,7 @@
 //! are tests. Waiting is always for an event with a deadline; see [`wait`].
 
 pub mod acme;
+pub mod applications;
 pub mod bench;
 pub mod booted;
 pub mod browser;

@@ -3,7 +3,7 @@
 //! flame graphs (<https://www.brendangregg.com/flamegraphs.html>), which speedscope reads as well.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 /// Most samples per second of each worker.
 pub const RATE_MAX: u32 = 999;
@@ -25,33 +25,57 @@ const OTHER: &str = "[further stacks]";
 pub struct FoldedStacks {
     counts: HashMap<String, u64>,
     bytes: usize,
+    /// Room for the stack that is counted.
+    stack: String,
+}
+
+/// Writes a call: what separates calls and lines is not part of it.
+struct CallText<'a>(&'a mut String);
+
+impl Write for CallText<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_separator = |c: char| c == ';' || c.is_control();
+        if text.contains(is_separator) {
+            self.0.extend(text.chars().map(|c| if is_separator(c) { '_' } else { c }));
+        } else {
+            self.0.push_str(text);
+        }
+        Ok(())
+    }
 }
 
 impl FoldedStacks {
     /// Counts a stack with these calls, the outermost first.
-    pub fn count<T: AsRef<str>>(&mut self, calls: impl Iterator<Item = T>) {
-        let mut stack = String::new();
+    pub fn count<T: Display>(&mut self, calls: impl Iterator<Item = T>) {
+        self.fold(calls);
+        if let Some(count) = self.counts.get_mut(&self.stack) {
+            *count += 1;
+            return;
+        }
+        let has_room = self.counts.len() < STACKS_MAX
+            && self.bytes + self.stack.len() < FOLDED_BYTES_MAX as usize / 2;
+        if has_room {
+            self.bytes += self.stack.len();
+            self.counts.insert(self.stack.clone(), 1);
+        } else {
+            *self.counts.entry(OTHER.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn fold<T: Display>(&mut self, calls: impl Iterator<Item = T>) {
+        let stack = &mut self.stack;
+        stack.clear();
         for call in calls {
-            let call = call.as_ref();
-            if stack.len() + call.len() + 1 > STACK_BYTES_MAX {
-                break;
-            }
-            if !stack.is_empty() {
+            let before = stack.len();
+            if before > 0 {
                 stack.push(';');
             }
-            // What separates calls and lines is not part of a call.
-            stack.extend(call.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }));
+            let written = write!(CallText(stack), "{call}");
+            if written.is_err() || stack.len() > STACK_BYTES_MAX {
+                stack.truncate(before);
+                break;
+            }
         }
-        let is_known = self.counts.contains_key(&stack);
-        let has_room = self.counts.len() < STACKS_MAX
-            && self.bytes + stack.len() < FOLDED_BYTES_MAX as usize / 2;
-        if !is_known && !has_room {
-            OTHER.clone_into(&mut stack);
-        }
-        if !is_known {
-            self.bytes += stack.len();
-        }
-        *self.counts.entry(stack).or_default() += 1;
     }
 
     /// The lines, by the order of their texts.

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
     CacheFigures, CacheSize, Confinement, FromZygote, PRELOADABLE_TIMEOUT, PhpInfo, PrivateFolder,
-    ProfileSamples, Snapshot, ToZygote, WorkersOutput, ZygoteSettings,
+    ProfileSamples, Snapshot, ToZygote, WorkersOutput, ZygoteSettings, shows_memory_peak,
 };
 
 /// Number of a seat within its pool, from 0.

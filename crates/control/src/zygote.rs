@@ -74,6 +74,17 @@ pub struct PhpInfo {
     /// Whether the path of a web server's request is its path info, where it has one
     /// (`cgi.fix_pathinfo = 0`).
     pub by_path_info: bool,
+    /// Whether php-fpm of this version shows the highest peak memory of a script.
+    #[serde(default)]
+    pub shows_memory_peak: bool,
+}
+
+/// Whether the status of php-fpm has `memory peak` with this version of PHP, such as `8.4.3` or
+/// `8.4`.
+pub fn shows_memory_peak(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let branch = [numbers.next(), numbers.next()].map(Option::unwrap_or_default);
+    branch >= [8, 4]
 }
 
 /// Reports from a zygote to the supervisor.

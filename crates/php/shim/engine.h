@@ -26,6 +26,7 @@ struct maitred_directives {
 	bool force_redirect;
 	bool discard_path;
 	bool logging;
+	bool script_path_encoded;       /* from PHP 8.5 on */
 	char *redirect_status_env;
 	char *error_header;
 	char *fpm_config;

@@ -21,6 +21,9 @@ PHP_INI_BEGIN()
 	SWITCH("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, fix_pathinfo)
 	SWITCH("cgi.discard_path", "0", PHP_INI_SYSTEM, discard_path)
 	SWITCH("fastcgi.logging", "1", PHP_INI_SYSTEM, logging)
+#if PHP_VERSION_ID >= 80500
+	SWITCH("fastcgi.script_path_encoded", "0", PHP_INI_SYSTEM, script_path_encoded)
+#endif
 	TEXT("fastcgi.error_header", PHP_INI_SYSTEM, error_header)
 	TEXT("fpm.config", PHP_INI_SYSTEM, fpm_config)
 PHP_INI_END()

@@ -190,14 +190,13 @@ enum maitred_stack_end {
 	MAITRED_STACK_BROKEN = 2,
 };
 
-/* A stack, innermost call first. Rust sets `frames`, `capacity` and `wanted`. */
+/* A stack, innermost call first. Rust sets `frames`, `capacity`, `wanted` and `calls_only`. */
 struct maitred_stack {
 	struct maitred_frame *frames;
 	size_t capacity;        /* size of `frames` */
 	size_t wanted;          /* wanted frames */
+	bool calls_only;        /* without files and lines */
 	size_t count;           /* frames read: the wanted ones, and the last one's caller */
-	uint64_t request;       /* requests that the process has started; 0: unreadable */
-	bool is_running;        /* the last of them is running */
 	int end;                /* enum maitred_stack_end */
 	char script[MAITRED_PATH_BYTES];
 };
@@ -241,6 +240,8 @@ struct maitred_settings {
 struct maitred_path_directives {
 	bool fix_pathinfo;
 	bool discard_path;
+	bool decodes_path;              /* that of Apache's ProxyPass, which is encoded */
+	bool decodes_path_info;         /* only the part of it after the script */
 	const char *doc_root;           /* NULL: none */
 };
 
@@ -389,6 +390,18 @@ uint32_t maitred_php_watch_preloaded(void);
 
 /* Whether OPcache looks for changes of scripts. */
 bool maitred_php_validates_scripts(void);
+
+/*
+ * The number of requests that another process has started, which must be a fork of this one, and
+ * whether the last one is running. 0: it could not be read.
+ */
+uint64_t maitred_php_running_request(const struct maitred_memory *memory, bool *is_running);
+
+/*
+ * An address within OPcache's shared memory, if PHP has been started with OPcache: that is where
+ * OPcache moves the names that the engine knows. NULL or any other address without it.
+ */
+const void *maitred_php_opcache_address(void);
 
 /*
  * Reads the stack of the script that runs in another process, which must be a fork of this one.

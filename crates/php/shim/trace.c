@@ -71,17 +71,19 @@ static void read_text(const struct walk *walk, uint64_t address, char *into, siz
 {
 	size_t done = 0;
 
-	memset(into, 0, capacity);
+	into[0] = '\0';
 	while (address != 0 && done < capacity - 1) {
 		size_t piece = PIECE_BYTES - (size_t) (address + done) % PIECE_BYTES;
 		piece = MIN(piece, capacity - 1 - done);
-		if (!read_at(walk, address + done, into + done, piece)
-			|| memchr(into + done, '\0', piece)) {
+		if (!read_at(walk, address + done, into + done, piece)) {
 			break;
+		}
+		if (memchr(into + done, '\0', piece)) {
+			return;
 		}
 		done += piece;
 	}
-	into[capacity - 1] = '\0';
+	into[done] = '\0';
 }
 
 /* The position of a frame of PHP code: the line of the last saved instruction. */
@@ -123,9 +125,11 @@ static bool add_frame(struct walk *walk, uint64_t address, const zend_execute_da
 	if (!is_pointer(function) || !read_at(walk, function, &common, sizeof(common))) {
 		return false;
 	}
-	memset(frame, 0, sizeof(*frame));
+	/* Not all of it: the texts are long. */
 	frame->address = address;
+	frame->line = 0;
 	frame->kind = MAITRED_FRAME_FUNCTION;
+	frame->class_name[0] = frame->function[0] = frame->file[0] = '\0';
 	if (common.function_name) {
 		uint64_t name = (uint64_t) (uintptr_t) common.function_name;
 		if (!read_string(walk, name, frame->function, sizeof(frame->function))) {
@@ -147,7 +151,7 @@ static bool add_frame(struct walk *walk, uint64_t address, const zend_execute_da
 		frame->kind = MAITRED_FRAME_MAIN;
 	}
 	frame->has_file = ZEND_USER_CODE(common.type);
-	if (frame->has_file && !read_place(walk, data, frame)) {
+	if (frame->has_file && !stack->calls_only && !read_place(walk, data, frame)) {
 		return false;
 	}
 	stack->count++;
@@ -245,33 +249,31 @@ static int walk_frames(struct walk *walk)
 	return MAITRED_STACK_WHOLE;
 }
 
-/* The number of requests that the other process has started, and whether the last one is running.
- */
-static uint64_t read_request(const struct walk *walk, bool *is_running)
+uint64_t maitred_php_running_request(const struct maitred_memory *memory, bool *is_running)
 {
 	struct maitred_engine engine;
 	uint64_t address = (uint64_t) (uintptr_t) &maitred_engine;
 
 	*is_running = false;
-	if (!read_at(walk, address, &engine, sizeof(engine))) {
+	if (!memory->read(memory->context, address, &engine, sizeof(engine))) {
 		return 0;
 	}
 	*is_running = engine.request != NULL;
 	return engine.requests;
 }
 
+const void *maitred_php_opcache_address(void)
+{
+	return zend_known_strings ? ZSTR_KNOWN(ZEND_STR_FILE) : NULL;
+}
+
 void maitred_php_trace(const struct maitred_memory *memory, struct maitred_stack *stack)
 {
 	struct walk walk = { .memory = memory, .stack = stack };
 	uint64_t script = 0;
-	bool still_runs;
 
 	stack->count = 0;
-	stack->request = read_request(&walk, &stack->is_running);
 	read_pointer(&walk, (uint64_t) (uintptr_t) &SG(request_info).path_translated, &script);
 	read_text(&walk, script, stack->script, sizeof(stack->script));
 	stack->end = walk_frames(&walk);
-	if (read_request(&walk, &still_runs) != stack->request || !still_runs) {
-		stack->end = MAITRED_STACK_BROKEN;
-	}
 }

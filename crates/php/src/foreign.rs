@@ -51,6 +51,16 @@ impl Paths<'_> {
         self.directives.discard_path
     }
 
+    /// Whether the path that Apache's ProxyPass has encoded is decoded, as in php-fpm from 8.4 on.
+    pub fn decodes_path(&self) -> bool {
+        self.directives.decodes_path
+    }
+
+    /// Whether only the part of it after the script is decoded (`fastcgi.script_path_encoded`).
+    pub fn decodes_path_info(&self) -> bool {
+        self.directives.decodes_path_info
+    }
+
     /// `doc_root`.
     pub fn doc_root(&self) -> Option<&[u8]> {
         self.directives.doc_root.as_deref()

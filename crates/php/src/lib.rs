@@ -4,7 +4,7 @@
 //! A zygote calls [`Engine::start`] once and forks; each child calls [`Engine::after_fork`] and
 //! then [`Engine::serve`] for one request after another. An [`Exchange`] connects a request to its
 //! client: body bytes in, response bytes and log lines out. While a child runs a script, its zygote
-//! can read the script's stack with [`read_stack`].
+//! can read the script's stack with [`read_stack`] or a [`Sampler`].
 //!
 //! Three rules hold at the boundary, in `shim/` and in the private module `raw`, the only ones with
 //! unsafe code besides one call in `direct_calls`: a PHP bailout (`longjmp`) never crosses a Rust
@@ -20,6 +20,7 @@ mod params;
 mod raw;
 mod settings;
 mod stack;
+mod stack_samples;
 mod version;
 
 pub use cgi_names::Name;
@@ -32,12 +33,12 @@ pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
 pub use raw::connections::connected_at;
 pub use raw::metrics_extension::{METRICS_EXTENSION, METRICS_VARIABLE, count_in};
 pub use raw::opcache::cache_figures_within;
+pub use raw::opcache_memory::OpcacheMemory;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{RealpathCache, exit_status, peak_memory, realpath_cache, response_status};
 pub use settings::{IniValue, Mode, Settings};
-pub use stack::{
-    Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_current_stack, read_stack,
-};
+pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
+pub use stack_samples::{CallName, Sample, Sampler};
 pub use version::{PhpVersion, is_fixed};
 
 /// The PHP branch that this program was built for, as `8.2`.

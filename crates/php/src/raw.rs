@@ -4,6 +4,7 @@
 pub(crate) mod connections;
 pub(crate) mod metrics_extension;
 pub(crate) mod opcache;
+pub(crate) mod opcache_memory;
 pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
@@ -53,6 +54,8 @@ struct RawServed {
 struct RawPathDirectives {
     fix_pathinfo: bool,
     discard_path: bool,
+    decodes_path: bool,
+    decodes_path_info: bool,
     doc_root: *const c_char,
 }
 
@@ -61,6 +64,8 @@ struct RawPathDirectives {
 pub(crate) struct PathDirectives {
     pub(crate) fix_pathinfo: bool,
     pub(crate) discard_path: bool,
+    pub(crate) decodes_path: bool,
+    pub(crate) decodes_path_info: bool,
     pub(crate) doc_root: Option<Vec<u8>>,
 }
 
@@ -498,8 +503,13 @@ fn not_started() -> RawServed {
 }
 
 fn path_directives() -> PathDirectives {
-    let mut raw =
-        RawPathDirectives { fix_pathinfo: false, discard_path: false, doc_root: ptr::null() };
+    let mut raw = RawPathDirectives {
+        fix_pathinfo: false,
+        discard_path: false,
+        decodes_path: false,
+        decodes_path_info: false,
+        doc_root: ptr::null(),
+    };
     // SAFETY: PHP is started (only `RawEngine` calls this); the string is valid until PHP is called
     // again, and copied before.
     unsafe {
@@ -507,6 +517,8 @@ fn path_directives() -> PathDirectives {
         PathDirectives {
             fix_pathinfo: raw.fix_pathinfo,
             discard_path: raw.discard_path,
+            decodes_path: raw.decodes_path,
+            decodes_path_info: raw.decodes_path_info,
             doc_root: (!raw.doc_root.is_null())
                 .then(|| CStr::from_ptr(raw.doc_root).to_bytes().to_vec()),
         }

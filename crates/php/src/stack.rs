@@ -1,7 +1,5 @@
 //! The stack of a script that runs in another process, read while it runs.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt;
 
 use crate::raw;
@@ -13,45 +11,15 @@ pub const STACK_DEPTH_MAX: u32 = 100;
 /// script agrees at once, a computing one may never.
 const READINGS_MAX: usize = 8;
 
-/// Most attempts at a sound walk, for one of many samples.
-const CURRENT_READINGS_MAX: usize = 3;
-
 /// The memory of another process.
 pub trait Memory {
     /// Reads from `address`; false when not all of it can be read.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
 }
 
-/// Bytes that [`PagedMemory`] reads at once: a page, which is readable as a whole.
-const PAGE_BYTES: usize = 4096;
-
-/// Memory that is read page by page, each once: a walk reads many small fields, and each read is a
-/// system call. For one walk, since the process goes on.
-struct PagedMemory<'a> {
-    memory: &'a dyn Memory,
-    pages: RefCell<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
-}
-
-impl Memory for PagedMemory<'_> {
-    fn read(&self, address: u64, into: &mut [u8]) -> bool {
-        let offset = (address % PAGE_BYTES as u64) as usize;
-        let Some(end) = offset.checked_add(into.len()).filter(|end| *end <= PAGE_BYTES) else {
-            return self.memory.read(address, into);
-        };
-        let start = address - offset as u64;
-        let mut pages = self.pages.borrow_mut();
-        if !pages.contains_key(&start) {
-            let mut page = Box::new([0; PAGE_BYTES]);
-            if !self.memory.read(start, page.as_mut_slice()) {
-                return self.memory.read(address, into);
-            }
-            pages.insert(start, page);
-        }
-        let Some(page) = pages.get(&start) else { return false };
-        into.copy_from_slice(&page[offset..end]);
-        true
-    }
-}
+/// What stands for code that is included or evaluated, and for the script itself.
+pub(crate) const INCLUDE: &str = "[INCLUDE_OR_EVAL]";
+pub(crate) const MAIN: &str = "{main}";
 
 /// The call of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +52,8 @@ impl fmt::Display for Call {
             Call::Function(function) => out.write_str(function),
             Call::Static { class, function } => write!(out, "{class}::{function}"),
             Call::Method { class, function } => write!(out, "{class}->{function}"),
-            Call::Include => out.write_str("[INCLUDE_OR_EVAL]"),
-            Call::Main => out.write_str("{main}"),
+            Call::Include => out.write_str(INCLUDE),
+            Call::Main => out.write_str(MAIN),
         }
     }
 }
@@ -174,24 +142,6 @@ pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack
     }
     let reading = last.ok_or(NoStack::RequestOver)?;
     Ok(Stack { script: reading.script, frames: reading.frames, is_sound: reading.is_sound })
-}
-
-/// Reads the stack of the request that a process runs, whichever it is; none between two requests,
-/// and where the script calls and returns too fast.
-pub fn read_current_stack(memory: &dyn Memory, depth: u32) -> Option<Stack> {
-    let wanted = depth.clamp(1, STACK_DEPTH_MAX) as usize;
-    for _ in 0..CURRENT_READINGS_MAX {
-        let paged = PagedMemory { memory, pages: RefCell::default() };
-        let reading = raw::stack::read_stack(&paged, wanted);
-        if reading.request == 0 || !reading.is_running {
-            return None;
-        }
-        if reading.is_sound {
-            let Reading { script, frames, .. } = reading;
-            return Some(Stack { script, frames, is_sound: true });
-        }
-    }
-    None
 }
 
 impl Reading {

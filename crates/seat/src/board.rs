@@ -32,6 +32,8 @@ pub struct PoolBoard {
     pub opened_at: AtomicU64,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: AtomicU64,
+    /// Highest peak memory of a script in bytes. Written by the workers.
+    pub memory_peak: AtomicU64,
 }
 
 /// A seat's statistics. Written by its worker.

@@ -31,6 +31,8 @@ pub struct PoolState {
     pub max_children_reached: u32,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: u64,
+    /// Highest peak memory of a script, in bytes.
+    pub memory_peak: u64,
     /// The workers, by seat.
     pub processes: Vec<WorkerState>,
 }
@@ -95,6 +97,7 @@ impl PoolState {
             max_active: pool.max_active.load(Relaxed),
             max_children_reached: pool.max_children_reached.load(Relaxed),
             slow: pool.slow.load(Relaxed),
+            memory_peak: pool.memory_peak.load(Relaxed),
             processes,
         }
     }

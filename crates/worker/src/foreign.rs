@@ -20,6 +20,10 @@ pub trait Surroundings {
     fn fix_pathinfo(&self) -> bool;
     /// `cgi.discard_path`.
     fn discard_path(&self) -> bool;
+    /// Whether the path of Apache's ProxyPass is decoded, as in php-fpm from 8.4 on.
+    fn decodes_path(&self) -> bool;
+    /// Whether the part of it after the script is decoded (`fastcgi.script_path_encoded`).
+    fn decodes_path_info(&self) -> bool;
     /// `doc_root`.
     fn doc_root(&self) -> Option<&[u8]>;
     /// Whether a path exists.
@@ -35,6 +39,14 @@ impl Surroundings for Paths<'_> {
 
     fn discard_path(&self) -> bool {
         self.discard_path()
+    }
+
+    fn decodes_path(&self) -> bool {
+        self.decodes_path()
+    }
+
+    fn decodes_path_info(&self) -> bool {
+        self.decodes_path_info()
     }
 
     fn doc_root(&self) -> Option<&[u8]> {
@@ -216,7 +228,11 @@ impl<S: Surroundings> Rules<'_, S> {
             None => bytes,
         };
         let end = path.iter().position(|byte| *byte == b'?');
-        let path = path[..end.unwrap_or(path.len())].to_vec();
+        let path = &path[..end.unwrap_or(path.len())];
+        let path = match self.apache && self.surroundings.decodes_path() {
+            true => percent_decoded(path),
+            false => path.to_vec(),
+        };
         let path = self.params.keep(&path)?;
         self.known.script_filename = self.set(b"SCRIPT_FILENAME", Some(path))?;
         self.path = path;
@@ -340,7 +356,7 @@ impl<S: Surroundings> Rules<'_, S> {
             let info = self.known.path_info.filter(|info| info.len() > rest);
             info.map(|info| info.after(info.len() - rest))
         };
-        let Some(info) = info else {
+        let Some(mut info) = info else {
             return Ok(());
         };
         if let Some(before) = originals.path_info {
@@ -349,6 +365,10 @@ impl<S: Surroundings> Rules<'_, S> {
             && let Some(name) = self.known.script_name
         {
             self.cut_from_script_name(originals, name, info)?;
+            if self.surroundings.decodes_path_info() {
+                let decoded = percent_decoded(self.params.bytes(info));
+                info = self.params.keep(&decoded)?;
+            }
         }
         self.known.path_info = self.set(b"PATH_INFO", Some(info))?;
         Ok(())
@@ -447,7 +467,7 @@ fn contains(whole: &[u8], part: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
 }
 
-/// As `php_raw_url_decode`, up to the first resulting NUL.
+/// As `php_raw_url_decode`.
 fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut decoded = Vec::with_capacity(text.len());

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use maitred_control::stack::{Frame, Stack};
 use maitred_control::{Incarnation, Seat};
 use maitred_os::fork::OwnProc;
 use maitred_os::packets::{Packets, Received};
 use maitred_os::process_memory::ProcessMemory;
-use maitred_php::{Memory, STACK_DEPTH_MAX, read_current_stack, read_stack};
+use maitred_php::{Memory, Sample, Sampler, read_stack};
 use maitred_seat::is_newer;
 
 /// The memory of the workers that a zygote has forked.
@@ -91,10 +91,28 @@ impl StackReader {
 }
 
 impl StackReader {
-    /// The stacks of all scripts that run now.
-    pub fn current_stacks(&self) -> impl Iterator<Item = maitred_php::Stack> {
-        let memories = self.memories.values();
-        memories.filter_map(|(_, memory)| read_current_stack(&Readable(memory), STACK_DEPTH_MAX))
+    /// Reads the stacks of the scripts that run now in the seats that `is_busy` says.
+    pub fn sample(
+        &self,
+        sampler: &mut Sampler,
+        is_busy: impl Fn(Seat) -> bool,
+        mut take: impl FnMut(&Sample<'_>),
+    ) {
+        for (seat, (_, memory)) in &self.memories {
+            if !is_busy(*seat) {
+                continue;
+            }
+            if let Some(sample) = sampler.read(&Readable(memory)) {
+                take(&sample);
+            }
+        }
+    }
+}
+
+impl AsFd for StackReader {
+    /// Readable when there is something to [receive](StackReader::receive).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.zygote.as_fd()
     }
 }
 

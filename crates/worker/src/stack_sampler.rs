@@ -2,17 +2,44 @@
 //! them.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use maitred_control::folded::{FoldedStacks, RATE_MAX};
-use maitred_control::{FromZygote, ProfileSamples};
+use maitred_control::{FromZygote, ProfileSamples, Seat};
+use maitred_os::fork::OwnProc;
 use maitred_os::shared;
+use maitred_php::{OpcacheMemory, Sampler};
+use maitred_seat::Boards;
 
 use crate::stack_reader::StackReader;
 
 /// Longest profile.
 const DURATION_MAX: Duration = Duration::from_secs(600);
+
+/// Where the stacks come from.
+pub struct StackSource {
+    sampler: Sampler,
+    /// Which seats are busy; without it, all are looked at.
+    boards: Option<Boards>,
+}
+
+impl StackSource {
+    /// For the workers of this process, whose pool has the shared memory `pool`.
+    pub fn new(proc: &OwnProc, pool: impl AsFd) -> StackSource {
+        let maps = proc.file("maps").and_then(io::read_to_string);
+        let opcache = maps.ok().and_then(|maps| OpcacheMemory::find(&maps));
+        StackSource { sampler: Sampler::new(opcache), boards: Boards::map(pool).ok() }
+    }
+}
+
+/// Whether a script runs in a seat, as its board says.
+fn is_busy(boards: Option<&Boards>, seat: Seat) -> bool {
+    boards.is_none_or(|boards| {
+        boards.seat(seat).is_some_and(|board| board.running.load(Ordering::Relaxed) != 0)
+    })
+}
 
 /// A profile that is going on.
 pub struct Profile {
@@ -23,11 +50,18 @@ pub struct Profile {
     end: Instant,
     samples: ProfileSamples,
     stacks: FoldedStacks,
+    source: StackSource,
 }
 
 impl Profile {
     /// Begins with the first sample at once.
-    pub fn begin(number: u64, rate: u32, duration: Duration, result: OwnedFd) -> Profile {
+    pub fn begin(
+        number: u64,
+        rate: u32,
+        duration: Duration,
+        result: OwnedFd,
+        source: StackSource,
+    ) -> Profile {
         let now = Instant::now();
         Profile {
             number,
@@ -37,6 +71,7 @@ impl Profile {
             end: now + duration.min(DURATION_MAX),
             samples: ProfileSamples::default(),
             stacks: FoldedStacks::default(),
+            source,
         }
     }
 
@@ -54,13 +89,15 @@ impl Profile {
         // Samples that were missed are not made up for: they would see the same moment.
         self.next = (self.next + self.interval).max(now + self.interval / 2);
         self.samples.looks += 1;
-        for stack in workers.current_stacks() {
-            self.samples.stacks += 1;
-            let script = std::iter::once(stack.script.as_str()).filter(|script| !script.is_empty());
-            let calls: Vec<String> =
-                stack.frames.iter().rev().map(|frame| frame.call.to_string()).collect();
-            self.stacks.count(script.chain(calls.iter().map(String::as_str)));
-        }
+        let Profile { samples, stacks, source: StackSource { sampler, boards }, .. } = self;
+        workers.sample(
+            sampler,
+            |seat| is_busy(boards.as_ref(), seat),
+            |sample| {
+                samples.stacks += 1;
+                stacks.count(sample.calls());
+            },
+        );
         now >= self.end
     }
 

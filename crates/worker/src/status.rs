@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use maitred_control::ZygoteSettings;
+use maitred_control::{ZygoteSettings, shows_memory_peak};
 use maitred_fastcgi::basic_user;
-use maitred_php::{Foreign, Name, Params, Text};
+use maitred_php::{Foreign, Name, PHP_BRANCH, Params, Text};
 use maitred_seat::board::SeatBoard;
 use maitred_seat::{PoolState, WorkerEnd, WorkerState};
 use serde::Serialize;
@@ -59,6 +59,9 @@ struct FpmStatus<'a> {
     max_active_processes: u32,
     max_children_reached: u32,
     slow_requests: u64,
+    /// From PHP 8.4 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_peak: Option<u64>,
     procs: Vec<FpmProcess>,
 }
 
@@ -102,6 +105,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> Option<String> {
         max_active_processes: state.max_active,
         max_children_reached: state.max_children_reached,
         slow_requests: state.slow,
+        memory_peak: shows_memory_peak(PHP_BRANCH).then_some(state.memory_peak),
         procs: state.processes.into_iter().map(of_worker).collect(),
     };
     serde_json::to_string(&status).ok()

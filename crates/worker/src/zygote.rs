@@ -26,7 +26,7 @@ use crate::pool_values::judge_values;
 use crate::preload::{FileWatch, KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
-use crate::stack_sampler::Profile;
+use crate::stack_sampler::{Profile, StackSource};
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
 /// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and
@@ -264,6 +264,9 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         // For the same reason its timeout for checking a file again would never expire in copies:
         // they check every time.
         define("opcache.revalidate_freq", 0);
+        // PHP 8.4 reserves memory for the JIT, which is off, and warns that the server has handlers
+        // of instructions. Copies must not share the JIT's code anyway.
+        define("opcache.jit_buffer_size", 0);
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
@@ -389,9 +392,10 @@ impl Zygote {
                     }
                 }
                 Ok(Received::Message(ToZygote::Profile { profile, rate, duration }, fds)) => {
-                    let result = fds.into_iter().next();
-                    self.profile =
-                        result.map(|result| Profile::begin(profile, rate, duration, result));
+                    self.profile = fds.into_iter().next().map(|result| {
+                        let source = StackSource::new(&self.proc, &self.link.memory);
+                        Profile::begin(profile, rate, duration, result, source)
+                    });
                 }
                 Ok(Received::Message(
                     ToZygote::Trace {
@@ -417,6 +421,7 @@ impl Zygote {
         while self.preloaded.watch.is_some() || self.profile.is_some() {
             let watch = self.preloaded.watch.as_ref();
             let mut ready = vec![PollFd::new(&self.control, PollFlags::IN)];
+            ready.push(PollFd::new(&self.stacks, PollFlags::IN));
             ready.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
             let wait = self.profile.as_ref().map(Profile::wait);
             let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
@@ -424,11 +429,14 @@ impl Zygote {
             if poll(&mut ready, wait.as_ref()).is_err() || !ready[0].revents().is_empty() {
                 return;
             }
+            let has_new_workers = !ready[1].revents().is_empty();
             if let Some(file) = watch.and_then(FileWatch::changed) {
                 self.say(&FromZygote::PreloadedFileChanged { file });
                 self.preloaded.watch = None;
             }
-            self.stacks.receive();
+            if has_new_workers {
+                self.stacks.receive();
+            }
             let stacks = &self.stacks;
             if let Some(profile) = self.profile.take_if(|profile| profile.sample(stacks)) {
                 self.say(&profile.finish());

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{any::Any, slice};
 
-use crate::stack::{Call, Frame, Memory, Reading};
+use crate::stack::{Call, Frame, INCLUDE, MAIN, Memory, Reading};
+use crate::stack_samples::CallName;
 
 const NAME_BYTES: usize = 256;
 const PATH_BYTES: usize = 1024;
@@ -22,7 +23,7 @@ struct RawMemory {
 }
 
 #[repr(C)]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct RawFrame {
     address: u64,
     line: u32,
@@ -38,15 +39,15 @@ struct RawStack {
     frames: *mut RawFrame,
     capacity: usize,
     wanted: usize,
+    calls_only: bool,
     count: usize,
-    request: u64,
-    is_running: bool,
     end: c_int,
     script: [u8; PATH_BYTES],
 }
 
 unsafe extern "C" {
     fn maitred_php_trace(memory: *const RawMemory, stack: *mut RawStack);
+    fn maitred_php_running_request(memory: *const RawMemory, is_running: *mut bool) -> u64;
 }
 
 /// The target of the callback's `context`.
@@ -77,44 +78,124 @@ extern "C" fn read(context: *mut c_void, address: u64, into: *mut c_void, length
     }
 }
 
-/// Walks the stack in `memory` once, for `wanted` frames.
-pub(crate) fn read_stack(memory: &dyn Memory, wanted: usize) -> Reading {
-    let empty = RawFrame {
-        address: 0,
-        line: 0,
-        kind: 0,
-        has_file: false,
-        class_name: [0; NAME_BYTES],
-        function: [0; NAME_BYTES],
-        file: [0; PATH_BYTES],
-    };
-    let mut frames = vec![empty; wanted + FURTHER_FRAMES];
+/// Has C read `memory`.
+fn with_memory<R>(memory: &dyn Memory, work: impl FnOnce(*const RawMemory) -> R) -> R {
     let mut reader = Reader { memory, panic: None };
-    let raw_memory = RawMemory { context: (&raw mut reader).cast(), read };
-    let mut stack = RawStack {
-        frames: frames.as_mut_ptr(),
-        capacity: frames.len(),
-        wanted,
-        count: 0,
-        request: 0,
-        is_running: false,
-        end: CUT,
-        script: [0; PATH_BYTES],
-    };
-    // SAFETY: `frames` has room for `capacity` frames and, like the reader, outlives the call and
-    // is not touched by Rust meanwhile. What C reads of PHP are addresses of symbols and what the
-    // callback gives it, so no engine needs to run.
-    unsafe { maitred_php_trace(&raw const raw_memory, &raw mut stack) };
+    let result = work(&RawMemory { context: (&raw mut reader).cast(), read });
     if let Some(panic) = reader.panic.take() {
         resume_unwind(panic);
     }
-    frames.truncate(stack.count);
-    Reading {
-        request: stack.request,
-        is_running: stack.is_running,
-        script: text(&stack.script),
-        frames: frames.iter().map(frame).collect(),
-        is_sound: matches!(stack.end, WHOLE | CUT),
+    result
+}
+
+/// The number of requests that the process with this memory has started, and whether the last one
+/// is running; `None`: it cannot be read.
+pub(crate) fn running_request(memory: &dyn Memory) -> Option<(u64, bool)> {
+    let mut is_running = false;
+    let request = with_memory(memory, |memory| {
+        // SAFETY: both outlive the call. C reads the address of a static and what the callback
+        // gives it, so no engine needs to run.
+        unsafe { maitred_php_running_request(memory, &raw mut is_running) }
+    });
+    (request != 0).then_some((request, is_running))
+}
+
+/// Room for a walk over a stack, which further walks reuse.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    frames: Vec<RawFrame>,
+    count: usize,
+    end: c_int,
+    script: [u8; PATH_BYTES],
+}
+
+impl Walk {
+    /// For `wanted` frames.
+    pub(crate) fn new(wanted: usize) -> Walk {
+        let empty = RawFrame {
+            address: 0,
+            line: 0,
+            kind: 0,
+            has_file: false,
+            class_name: [0; NAME_BYTES],
+            function: [0; NAME_BYTES],
+            file: [0; PATH_BYTES],
+        };
+        let frames = vec![empty; wanted + FURTHER_FRAMES];
+        Walk { frames, count: 0, end: CUT, script: [0; PATH_BYTES] }
+    }
+
+    /// Walks the stack in `memory` once; without files and lines if `calls_only`.
+    pub(crate) fn read(&mut self, memory: &dyn Memory, calls_only: bool) {
+        let mut stack = RawStack {
+            frames: self.frames.as_mut_ptr(),
+            capacity: self.frames.len(),
+            wanted: self.frames.len() - FURTHER_FRAMES,
+            calls_only,
+            count: 0,
+            end: CUT,
+            script: [0; PATH_BYTES],
+        };
+        with_memory(memory, |memory| {
+            // SAFETY: `frames` has room for `capacity` frames and, like the memory, outlives the
+            // call and is not touched by Rust meanwhile. What C reads of PHP are addresses of
+            // symbols and what the callback gives it, so no engine needs to run.
+            unsafe { maitred_php_trace(memory, &raw mut stack) };
+        });
+        self.count = stack.count.min(self.frames.len());
+        self.end = stack.end;
+        self.script = stack.script;
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        matches!(self.end, WHOLE | CUT)
+    }
+
+    /// The script's file, as its process has it.
+    pub(crate) fn script(&self) -> &[u8] {
+        up_to_nul(&self.script)
+    }
+
+    /// The calls, innermost first.
+    pub(crate) fn calls(&self) -> impl DoubleEndedIterator<Item = CallName<'_>> {
+        self.frames[..self.count].iter().map(call_name)
+    }
+
+    fn frames(&self) -> Vec<Frame> {
+        self.frames[..self.count].iter().map(frame).collect()
+    }
+}
+
+/// Walks the stack in `memory` once, for `wanted` frames.
+pub(crate) fn read_stack(memory: &dyn Memory, wanted: usize) -> Reading {
+    let mut reading = Reading {
+        request: 0,
+        is_running: false,
+        script: String::new(),
+        frames: Vec::new(),
+        is_sound: false,
+    };
+    let before = running_request(memory);
+    let Some((request, is_running)) = before else { return reading };
+    (reading.request, reading.is_running) = (request, is_running);
+    if is_running {
+        let mut walk = Walk::new(wanted);
+        walk.read(memory, false);
+        reading.is_sound = walk.is_sound() && running_request(memory) == before;
+        reading.script = text(&walk.script);
+        reading.frames = walk.frames();
+    }
+    reading
+}
+
+fn call_name(raw: &RawFrame) -> CallName<'_> {
+    let (class, function) = (up_to_nul(&raw.class_name), up_to_nul(&raw.function));
+    match raw.kind {
+        1 => CallName { class, between: "::", function },
+        2 => CallName { class, between: "->", function },
+        3 => CallName::of(INCLUDE.as_bytes()),
+        4 => CallName::of(MAIN.as_bytes()),
+        _ => CallName::of(function),
     }
 }
 
@@ -137,7 +218,10 @@ fn frame(raw: &RawFrame) -> Frame {
 
 /// Bytes up to the first NUL, as text that cannot break a line of a log.
 fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(up_to_nul(bytes)).replace(char::is_control, "?")
+}
+
+fn up_to_nul(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == 0);
-    let bytes = &bytes[..end.unwrap_or(bytes.len())];
-    String::from_utf8_lossy(bytes).replace(char::is_control, "?")
+    &bytes[..end.unwrap_or(bytes.len())]
 }

@@ -1,6 +1,7 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::Sampler;
 
 /// Reads that a walk of [`DEPTH`] frames can at most come to, with all its bounds.
 const READS_MAX: usize = 100_000;
@@ -84,6 +85,21 @@ fn no_memory_leads_the_walk_astray() {
         longest = longest.max(count);
     }
     assert!(longest >= DEPTH as usize, "some memories lead far: {longest}");
+}
+
+#[test]
+fn no_memory_leads_a_sampler_astray() {
+    let mut sampler = Sampler::new(None);
+    for seed in 0..MEMORIES / 10 {
+        let memory = Hostile::new(seed);
+        let count = sampler.read(&memory).map_or(0, |sample| sample.calls().count());
+        assert!(count <= 1 + STACK_DEPTH_MAX as usize + 16, "seed {seed}: {count} calls");
+        assert!(memory.reads.get() <= READS_MAX, "seed {seed}");
+    }
+    for word in [1, 8, WINDOW, u64::MAX, u64::MAX - 7] {
+        let calls = sampler.read(&Circle(word)).map_or(0, |sample| sample.calls().count());
+        assert!(calls <= 1 + STACK_DEPTH_MAX as usize + 16, "{word:#x}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
 use maitred_control::stack::Stack;
-use maitred_control::{FromZygote, PhpInfo, ToFront, ToZygote, WorkerId};
+use maitred_control::{FromZygote, PhpInfo, ToFront, ToZygote, WorkerId, shows_memory_peak};
 use maitred_os::fork::{Ended, HowEnded};
 use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
@@ -208,8 +208,11 @@ impl Supervisor {
                         "PHP {php} runs; its program is built with PHP {built}, whose ABI it has"
                     );
                 }
-                let info =
-                    PhpInfo { powered_by: exposed.then(|| format!("PHP/{php}")), by_path_info };
+                let info = PhpInfo {
+                    powered_by: exposed.then(|| format!("PHP/{php}")),
+                    by_path_info,
+                    shows_memory_peak: shows_memory_peak(&php),
+                };
                 self.zygote_started(id, &php, fixed, info);
             }
             FromZygote::StartFailed { why } => {

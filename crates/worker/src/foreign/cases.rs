@@ -7,6 +7,8 @@ use super::*;
 struct Machine {
     fix_pathinfo: bool,
     discard_path: bool,
+    decodes_path: bool,
+    decodes_path_info: bool,
     doc_root: Option<&'static [u8]>,
     files: &'static [&'static str],
 }
@@ -14,11 +16,23 @@ struct Machine {
 const MACHINE: Machine = Machine {
     fix_pathinfo: true,
     discard_path: false,
+    decodes_path: false,
+    decodes_path_info: false,
     doc_root: None,
-    files: &["/www/t.php", "/www/a/index.php", "/www/photo.jpg", "/cgi/php"],
+    files: &[
+        "/www/t.php",
+        "/www/a+b.php",
+        "/www/a%2Bb.php",
+        "/www/a/index.php",
+        "/www/photo.jpg",
+        "/cgi/php",
+    ],
 };
 
 const WITHOUT: Machine = Machine { fix_pathinfo: false, ..MACHINE };
+
+/// As php-fpm from 8.4 on.
+const DECODING: Machine = Machine { decodes_path: true, ..MACHINE };
 
 impl Surroundings for Machine {
     fn fix_pathinfo(&self) -> bool {
@@ -27,6 +41,14 @@ impl Surroundings for Machine {
 
     fn discard_path(&self) -> bool {
         self.discard_path
+    }
+
+    fn decodes_path(&self) -> bool {
+        self.decodes_path
+    }
+
+    fn decodes_path_info(&self) -> bool {
+        self.decodes_path_info
     }
 
     fn doc_root(&self) -> Option<&[u8]> {
@@ -160,6 +182,40 @@ cases! {
         "SCRIPT_FILENAME=/www/t.php", "SCRIPT_NAME=/t.php",
         "ORIG_SCRIPT_NAME=/t.php/1 +2", "PATH_INFO=/1%20+2",
         "ORIG_SCRIPT_FILENAME=/www/t.php/1%20+2", "PATH_TRANSLATED=/www/1%20+2",
+    ];
+
+    // fcgi-env-pif-apache-pp-sfp-decoding and -encoded.
+    apache_proxy_pass_whose_path_is_decoded: DECODING, [
+        "SCRIPT_FILENAME=proxy:fcgi://h:1/www/a%2Bb.php/1%202", "SCRIPT_NAME=/a+b.php/1 2",
+        "DOCUMENT_ROOT=/www",
+    ] => [
+        "/www/a+b.php", "/a+b.php", "Admitted",
+        "SCRIPT_FILENAME=/www/a+b.php", "SCRIPT_NAME=/a+b.php",
+        "ORIG_SCRIPT_NAME=/a+b.php/1 2", "PATH_INFO=/1 2",
+        "ORIG_SCRIPT_FILENAME=/www/a+b.php/1 2", "PATH_TRANSLATED=/www/1 2",
+    ];
+
+    apache_handler_whose_path_is_decoded: DECODING, [
+        "SCRIPT_FILENAME=proxy:fcgi://h:1/www/t.php/1%202", "SCRIPT_NAME=/t.php",
+        "PATH_INFO=/1 2", "PATH_TRANSLATED=/www/1 2", "DOCUMENT_ROOT=/www",
+    ] => [
+        "/www/t.php", "/t.php", "Admitted",
+        "SCRIPT_FILENAME=/www/t.php", "ORIG_SCRIPT_FILENAME=/www/t.php/1 2",
+        "ORIG_PATH_TRANSLATED=/www/1 2",
+    ];
+
+    a_path_without_apache_is_not_decoded: DECODING, [
+        "SCRIPT_FILENAME=/www/a%2Bb.php", "SCRIPT_NAME=/a%2Bb.php",
+    ] => ["/www/a%2Bb.php", "/a%2Bb.php", "Admitted"];
+
+    apache_proxy_pass_with_encoded_files: Machine { decodes_path_info: true, ..MACHINE }, [
+        "SCRIPT_FILENAME=proxy:fcgi://h:1/www/a%2Bb.php/1%202", "SCRIPT_NAME=/a%2Bb.php/1 2",
+        "DOCUMENT_ROOT=/www",
+    ] => [
+        "/www/a%2Bb.php", "/a%2Bb.php", "Admitted",
+        "SCRIPT_FILENAME=/www/a%2Bb.php", "SCRIPT_NAME=/a%2Bb.php",
+        "ORIG_SCRIPT_NAME=/a%2Bb.php/1 2", "PATH_INFO=/1 2",
+        "ORIG_SCRIPT_FILENAME=/www/a%2Bb.php/1%202", "PATH_TRANSLATED=/www/1 2",
     ];
 
     apache_proxy_pass_with_another_path_in_the_script_name: MACHINE, [

@@ -48,11 +48,11 @@ impl fmt::Display for StatusValue<'_> {
 }
 
 /// The pool's fields.
-pub fn of_pool(status: &Status) -> [StatusField<'_>; 14] {
+pub fn of_pool(status: &Status) -> Vec<StatusField<'_>> {
     let figures = &status.figures;
     let total = u64::from(figures.idle) + u64::from(figures.active);
     let number = |number: u32| StatusValue::Number(number.into());
-    [
+    let mut fields = vec![
         ("pool", text(&status.pool)),
         ("process manager", text(status.process_manager)),
         ("start time", StatusValue::Time(figures.start_time)),
@@ -67,7 +67,11 @@ pub fn of_pool(status: &Status) -> [StatusField<'_>; 14] {
         ("max active processes", number(figures.max_active)),
         ("max children reached", number(figures.max_children_reached)),
         ("slow requests", StatusValue::Number(figures.slow)),
-    ]
+    ];
+    if status.shows_memory_peak {
+        fields.push(("memory peak", StatusValue::Number(figures.memory_peak)));
+    }
+    fields
 }
 
 /// A worker's fields.

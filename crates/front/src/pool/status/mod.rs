@@ -30,6 +30,8 @@ pub struct Status {
     pub pool: String,
     /// `pm`, as php-fpm spells it.
     pub process_manager: &'static str,
+    /// Whether it shows the highest peak memory of a script.
+    pub shows_memory_peak: bool,
     /// The counters, which a hostile worker may have overwritten.
     pub figures: PoolState,
 }
@@ -121,8 +123,12 @@ pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
 
 fn with_figures(pool: &Pool, query: &str, figures: PoolState) -> StatusPage {
     let settings = pool.settings();
-    let status =
-        Status { pool: settings.name.clone(), process_manager: settings.pm.name(), figures };
+    let status = Status {
+        pool: settings.name.clone(),
+        process_manager: settings.pm.name(),
+        shows_memory_peak: pool.manner.load().shows_memory_peak,
+        figures,
+    };
     let (format, full) = parse_query(query);
     StatusPage::of(&status, format, full)
 }

@@ -41,14 +41,14 @@ fn counter(name: &'static str, help: &'static str, value: u64) -> Metric {
     Metric { name, kind, help, value }
 }
 
-fn gauge(name: &'static str, help: &'static str, value: u32) -> Metric {
+fn gauge(name: &'static str, help: &'static str, value: impl Into<u64>) -> Metric {
     let (kind, value) = ("gauge", value.into());
     Metric { name, kind, help, value }
 }
 
-fn metrics(status: &Status) -> [Metric; 11] {
+fn metrics(status: &Status) -> Vec<Metric> {
     let figures = &status.figures;
-    [
+    let mut metrics = vec![
         counter("start_since", "The number of seconds since FPM has started.", figures.start_since),
         counter(
             "accepted_connections",
@@ -94,5 +94,10 @@ fn metrics(status: &Status) -> [Metric; 11] {
             "The number of requests that exceeded your 'request_slowlog_timeout' value.",
             figures.slow,
         ),
-    ]
+    ];
+    if status.shows_memory_peak {
+        let help = "The memory usage peak since FPM has started.";
+        metrics.push(gauge("memory_peak", help, figures.memory_peak));
+    }
+    metrics
 }

@@ -39,6 +39,7 @@ fn status(processes: Vec<WorkerState>) -> Status {
     Status {
         pool: "www".to_owned(),
         process_manager: "static",
+        shows_memory_peak: false,
         figures: PoolState {
             start_time: 1_795_172_642,
             start_since: 10,
@@ -51,6 +52,7 @@ fn status(processes: Vec<WorkerState>) -> Status {
             max_active: 2,
             max_children_reached: 3,
             slow: 6,
+            memory_peak: 2_097_152,
             processes,
         },
     }
@@ -130,6 +132,22 @@ fn a_web_server_is_told_of_a_page_as_by_php_fpm() {
 fn openmetrics_has_php_fpms_metrics() {
     let golden = include_str!("golden/openmetrics.txt");
     assert_eq!(openmetrics::openmetrics(&status(vec![])), golden);
+}
+
+#[test]
+fn the_highest_peak_memory_is_shown_where_php_fpm_shows_it() {
+    let status = Status { shows_memory_peak: true, ..status(vec![]) };
+    for (page, end) in [
+        (formats::text(&status, false), "slow requests:        6\nmemory peak:          2097152\n"),
+        (formats::json(&status, false), "\"slow requests\":6,\"memory peak\":2097152}"),
+        (formats::xml(&status, false), "<memory-peak>2097152</memory-peak>\n</status>"),
+        (openmetrics::openmetrics(&status), "phpfpm_memory_peak 2097152\n# EOF\n"),
+    ] {
+        assert!(page.ends_with(end), "{page}");
+    }
+    assert!(
+        formats::html(&status, false).contains("<tr><th>memory peak</th><td>2097152</td></tr>")
+    );
 }
 
 #[test]
