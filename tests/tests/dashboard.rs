@@ -381,6 +381,34 @@ fn the_page_names_what_is_wrong() {
             one
         })
         .collect();
+/// Whether the memory of a pool looks like a leak: one that leaks, one that gets more workers, one
+/// that gets fewer beside its zygote, and one whose memory was measured before its workers came.
+const LEAKS: &str = "(() => {
+    const before = history_;
+    const leaks = (memory, workers) => {
+        const sample = n => ({ at: n * 1e4, memory: memory(n) * 2 ** 20, workers: workers(n) });
+        history_ = { all: [], pool: [...Array(20).keys()].map(sample) };
+        return memoryGrowth('www') !== null;
+    };
+    const found = [
+        leaks(n => 40 + 20 * n, () => 4),
+        leaks(n => 20 * (n + 1), n => n + 1),
+        leaks(n => n < 10 ? 200 : 60, n => n < 10 ? 9 : 1),
+        leaks(n => n < 6 ? 40 : 400, n => n < 5 ? 2 : 20),
+    ];
+    history_ = before;
+    return found;
+})()";
+
+/// What is shown of certificates when more have failed than are listed.
+const CERTIFICATES: &str = "(() => {
+    const before = state;
+    state = { certificates: [{ names: ['a.example'], until: 2e9 }], hidden_failures: 3 };
+    draw.certificates();
+    state = before;
+    return document.getElementById('certificates').textContent;
+})()";
+
     let since = Instant::now();
     let found = browse(&json!({
         "url": format!("http://{admin}/dashboard"),
@@ -402,11 +430,16 @@ fn the_page_names_what_is_wrong() {
 #[test]
 fn a_stranger_finds_a_leak_on_the_page() {
     let worker = b"<?php $all = [];
+        "evaluate": [LEAKS, CERTIFICATES],
         while (frankenphp_handle_request(function () use (&$all) {
             $all[] = random_bytes(300_000);
             usleep(100_000);
             echo count($all);
         })) { }";
+    assert_eq!(found["values"][0], json!([true, false, false, false]));
+    let certificates = found["values"][1].as_str().unwrap();
+    let failed = "3 more certificates could not be got";
+    assert!(certificates.contains(failed) && certificates.contains("may have failed"));
     let root = site();
     write_file(root.path(), "worker.php", worker);
     write_file(root.path(), "index.php", b"<?php echo 'not run';");

@@ -141,8 +141,13 @@ pub enum ToFront {
     },
     /// Show on the dashboard why certificates could not be got, in place of those before.
     ShowCertificateFailures {
-        /// The hosts without a new certificate, at most [`MAX_FAILURES_SHOWN`].
-        failures: Vec<CertificateFailure>,
+        /// The hosts without a new certificate.
+        failures: CertificateFailures,
+    },
+    /// Show the nodes with this purge log on the dashboard.
+    ShowNodes {
+        /// The nodes, or why they are not known.
+        outcome: Result<nodes::KnownNodes, String>,
     },
     /// Add names of cookies that a site has set.
     AddCookieNames {
@@ -192,7 +197,7 @@ pub const MAX_CALLS_SHOWN: usize = 20;
 /// Longest text of a [`SlowStack`] or a [`CertificateFailure`], in characters.
 pub const MAX_CHARS_SHOWN: usize = 300;
 
-/// Most entries of [`ToFront::ShowCertificateFailures`].
+/// Most entries of [`CertificateFailures`].
 pub const MAX_FAILURES_SHOWN: usize = 20;
 
 /// The stack of a script that has run for longer than `request_slowlog_timeout`.
@@ -212,6 +217,24 @@ pub struct SlowStack {
     pub calls: Vec<String>,
     /// Why there is no stack, or no sound one.
     pub problem: Option<String>,
+}
+
+/// The hosts whose certificates could not be got.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateFailures {
+    /// The first [`MAX_FAILURES_SHOWN`].
+    pub first: Vec<CertificateFailure>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl CertificateFailures {
+    /// These, in the order of their urgency.
+    pub fn of(mut all: Vec<CertificateFailure>) -> CertificateFailures {
+        let more = all.len().saturating_sub(MAX_FAILURES_SHOWN);
+        all.truncate(MAX_FAILURES_SHOWN);
+        CertificateFailures { first: all, more }
+    }
 }
 
 /// A host whose certificate could not be got.

@@ -1,6 +1,7 @@
 //! The dashboard: one page, its style and its script, and the state of the server, which a stream
 //! of server-sent events keeps current. Read only.
 
+mod certificate_rows;
 pub(crate) mod merge_patch;
 pub(crate) mod server_state;
 

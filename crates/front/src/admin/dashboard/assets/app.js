@@ -87,10 +87,14 @@ function findings(name) {
 }
 function memoryGrowth(name) {
   const samples = history_ && (name === pool ? history_.pool : poolNames().length === 1 ? history_.all : null);
-  const known = (samples || []).filter(one => one.memory > 0);
+  const known = (samples || []).filter(one => one.memory > 0 && one.workers > 0);
   if (known.length < 6) return null;
-  const [first, last] = [known[Math.floor(known.length / 4)], known[known.length - 1]];
-  const grown = (last.memory - first.memory) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
+  // More workers need more memory, and that is no leak: it counts for each worker. It was measured up to ten
+  // seconds before, so of two numbers of workers the one counts that makes the growth smaller.
+  const at = Math.max(1, Math.floor(known.length / 4)), end = known.length - 1;
+  const each = (index, of) => known[index].memory / of(known[index].workers, known[index - 1].workers);
+  const [first, last, before, now] = [known[at], known[end], each(at, Math.min), each(end, Math.max)];
+  const grown = Math.min(last.memory - first.memory, (now - before) * last.workers) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
   // In the first minutes it has to be more, and without a pause: an application that warms up grows as well.
   const grows = known.length >= 18 ? grown > 32 && last.memory > first.memory * 1.25
     : grown > 48 && last.memory > first.memory * 1.5 && known.slice(1).every((one, index) => one.memory > known[index].memory);
@@ -203,7 +207,10 @@ const draw = {
       const days = c.until === undefined ? null : Math.floor((c.until * 1e3 - Date.now()) / 864e5);
       const left = days === null ? "–" : String(days);
       return row([el("td", {class: "wide"}, (c.names || []).join(", ")), c.until === undefined ? "not issued yet" : new Date(c.until * 1e3).toISOString().slice(0, 10), n(days !== null && days < 14 ? el("strong", {class: days < 3 ? "bad" : "warn"}, left) : left),
-        el("td", {class: "wide"}, !c.error ? "–" : "failed " + many(c.failures, "time") + ": " + c.error + (c.next ? "; next " + new Date(c.next * 1e3).toLocaleString() : ""))]);
+        el("td", {class: "wide"}, !c.error ? (failed ? "may have failed: see above" : "–") : "failed " + many(c.failures, "time") + ": " + c.error + (c.next ? "; next " + new Date(c.next * 1e3).toLocaleString() : ""))]);
+    const failed = state.hidden_failures || 0, hidden = state.hidden_certificates || 0;
+    // Which of the certificates without a reason are among them is not known here.
+    $("certificate-note").textContent = (failed ? many(failed, "more certificate") + " could not be got than the ones with a reason here: maitred status lists all. " : "") + (hidden ? many(hidden, "certificate") + " that end" + (hidden === 1 ? "s" : "") + " later " + (hidden === 1 ? "is" : "are") + " not shown." : "");
     }), "no certificates: plain HTTP, or another server ends TLS");
   },
 };
