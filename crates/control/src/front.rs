@@ -7,7 +7,7 @@ use maitred_os::thread_stack::ReportForm;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, PhpInfo, WorkerId, acme, purge};
+use crate::{Generation, PhpInfo, WorkerId, acme, nodes, purge};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -414,6 +414,11 @@ pub enum FromFront {
         /// Its calls, the innermost first, as [`maitred_os::thread_stack::absolute`] takes them.
         calls: Vec<i64>,
     },
+    /// What the other nodes with this purge log may show of this one.
+    NodeFigures {
+        /// The figures.
+        figures: nodes::NodeFigures,
+    },
     /// A client requests metrics: measure the memory of pools and update their scoreboards.
     MetricsRequested,
     /// No request is in flight any more.
@@ -447,6 +452,7 @@ impl FromFront {
             | FromFront::CookiesSeen { .. }
             | FromFront::Alive
             | FromFront::StackReported { .. }
+            | FromFront::NodeFigures { .. }
             | FromFront::MetricsRequested
             | FromFront::Drained => None,
         }

@@ -3,6 +3,7 @@
 
 mod certificate_rows;
 pub(crate) mod merge_patch;
+mod node_rows;
 pub(crate) mod server_state;
 
 use std::io::Write;

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_scoreboard::{Cause, Histogram, Reading, RequestHistograms, RequestOutcome};
 use maitred_seat::WorkerState;
 use serde_json::{Map, Value, json};
 
-use crate::admin::dashboard::certificate_rows;
 use crate::admin::dashboard::merge_patch::without_nulls;
+use crate::admin::dashboard::{certificate_rows, node_rows};
 use crate::admin::{node_load, readiness};
 use crate::pool::Pool;
 use crate::pool::route_metrics::RouteStats;
@@ -86,6 +86,9 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "proxies": shared.proxies.read(),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
+        "nodes": shows_tenants.then(|| shared.nodes.seen()).flatten().map(|seen| {
+            node_rows::nodes(&seen, Instant::now())
+        }),
     });
     if shows_tenants {
         let (all, failures) = (shared.certificates.load(), shared.recent_requests.failures());
