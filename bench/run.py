@@ -24,6 +24,7 @@ import booted
 import booted_blog
 import bounded
 import cold
+import dashboard
 import faults
 import fpm
 import generators
@@ -56,7 +57,8 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
-            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS, **beside.MEASUREMENTS}
+            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS, **beside.MEASUREMENTS,
+            **dashboard.MEASUREMENTS}
 PACKAGED_WAYS = ("classic", "preload", "jit")
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,

@@ -1,7 +1,8 @@
 // Looks at pages with Chromium, as a person would: node browse.js SPEC. SPEC is JSON: `url`, `views`
 // (fragments), `widths`, `schemes`, `folder` for pictures, `axe` (the file), `pictures` (whether to
 // take them), `user` and `password`; `file` is the name of a report that is a file,
-// `open` has by view what to click, and an expression that is true then. Writes JSON: what each view shows and what is wrong with it.
+// `open` has by view what to click, and an expression that is true then; `evaluate` has expressions
+// whose values are wanted at the end. Writes JSON: what each view shows and what is wrong with it.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -156,6 +157,8 @@ async function main() {
     }
     // The views are reachable with the keyboard alone.
     await evaluate("location.hash = 'pools'; document.activeElement && document.activeElement.blur()");
+    const values = [];
+    for (const expression of spec.evaluate || []) values.push(await evaluate(expression));
     const focused = [];
     for (let tab = 0; tab < 20; tab += 1) {
         for (const type of ['keyDown', 'keyUp']) {
@@ -164,7 +167,7 @@ async function main() {
         focused.push(await evaluate("(document.activeElement.hash || document.activeElement.id || '')"));
     }
     process.stdout.write(JSON.stringify({
-        views, errors, requests, bytes, firstView, focused, inAxe, took: Date.now() - started,
+        views, errors, requests, bytes, firstView, focused, values, inAxe, took: Date.now() - started,
     }));
     await browser.call('Browser.close').catch(() => {});
     await new Promise((resolve) => chromium.on('exit', resolve));

@@ -15,6 +15,7 @@ use maitred_tests::browser::{axe, browse, screenshot_folder};
 use maitred_tests::dashboard_events::{Events, merge};
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{let_go, occupy, site};
+use maitred_tests::redis::Redis;
 use maitred_tests::server::{Server, Setup, give_to_web_user, set_mode, write_file};
 use maitred_tests::tls::Authority;
 use maitred_tests::{Target, ports, wait};
@@ -23,7 +24,7 @@ use tempfile::TempDir;
 
 const TOKEN: &str = "uHqUJ3tnW6rQ0T1kVbcz";
 
-const VIEWS: [&str; 9] = [
+const VIEWS: [&str; 10] = [
     "pools",
     "latency",
     "routes",
@@ -33,6 +34,7 @@ const VIEWS: [&str; 9] = [
     "errors",
     "changes",
     "certificates",
+    "nodes",
 ];
 
 fn start(root: &Path, lines: &str) -> (Server, SocketAddr) {
@@ -291,8 +293,14 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     let admin = ports::free_address();
     let authority = Authority::new("maitred test");
     let certificate = authority.issue("shop", &["shop.example"]);
+    let redis = Redis::start();
+    let node = |name: &str| {
+        format!("purge_log = {{ url = \"unix:{}\", node = {name:?} }}", redis.socket().display())
+    };
+    let link = "admin_url = \"https://node2.example:9180\"";
+    let other = Setup::new(root.path()).top(&node("node2")).top(link).start();
     let server = Setup::new(root.path())
-        .top(&format!("admin = \"{admin}\""))
+        .top(&format!("admin = \"{admin}\"\n{}", node("node1")))
         .tls(ports::free_address(), &[format!("certificates = [{}]", certificate.toml())])
         .pool("[pools.shop]\npm = \"static\"\nmax_children = 4")
         .site("classic_paths = [\"/rests.php\"]\nclassic_pool = \"shop\"")
@@ -325,7 +333,8 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
         "schemes": ["light", "dark"],
         "folder": folder,
         "axe": axe(),
-        "ready": "(history_ && history_.all.some(one => one.scripts > 0))",
+        "ready": "(history_ && history_.all.some(one => one.scripts > 0)) && nodes().length === 2",
+        "evaluate": ["document.querySelector('#node-rows a').href"],
         "open": { "requests": {
             "click": "#request-rows button",
             "until": "document.querySelector('#request h3')",
@@ -354,6 +363,9 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     assert!(text("sizing").contains("of the nearest limit"), "{}", text("sizing"));
     assert!(text("changes").contains("serves, as generation"), "{}", text("changes"));
     assert!(text("certificates").contains("shop.example"), "{}", text("certificates"));
+    let nodes = text("nodes");
+    assert!(nodes.contains("node1 (this node)") && nodes.contains("node2"), "{nodes}");
+    assert_eq!(found["values"][0], "https://node2.example:9180/dashboard");
     let requests = found["requests"].as_array().unwrap();
     let own = format!("http://{admin}/");
     let is_own = |url: &Value| url.as_str().is_some_and(|url| url.starts_with(&own));
@@ -366,7 +378,36 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     eprintln!("first view: {first} ms; {all} ms in all, {axe} ms of them in axe-core");
     let_go(&root);
     server.stop();
+    other.stop();
 }
+
+/// Whether the memory of a pool looks like a leak: one that leaks, one that gets more workers, one
+/// that gets fewer beside its zygote, and one whose memory was measured before its workers came.
+const LEAKS: &str = "(() => {
+    const before = history_;
+    const leaks = (memory, workers) => {
+        const sample = n => ({ at: n * 1e4, memory: memory(n) * 2 ** 20, workers: workers(n) });
+        history_ = { all: [], pool: [...Array(20).keys()].map(sample) };
+        return memoryGrowth('www') !== null;
+    };
+    const found = [
+        leaks(n => 40 + 20 * n, () => 4),
+        leaks(n => 20 * (n + 1), n => n + 1),
+        leaks(n => n < 10 ? 200 : 60, n => n < 10 ? 9 : 1),
+        leaks(n => n < 6 ? 40 : 400, n => n < 5 ? 2 : 20),
+    ];
+    history_ = before;
+    return found;
+})()";
+
+/// What is shown of certificates when more have failed than are listed.
+const CERTIFICATES: &str = "(() => {
+    const before = state;
+    state = { certificates: [{ names: ['a.example'], until: 2e9 }], hidden_failures: 3 };
+    draw.certificates();
+    state = before;
+    return document.getElementById('certificates').textContent;
+})()";
 
 #[test]
 fn the_page_names_what_is_wrong() {
@@ -389,11 +430,16 @@ fn the_page_names_what_is_wrong() {
         "widths": [1280],
         "schemes": ["light"],
         "ready": "document.getElementById('findings').innerText.includes('hangs')",
+        "evaluate": [LEAKS, CERTIFICATES],
     }));
     assert!(since.elapsed() >= Duration::from_secs(9));
     let text = found["views"][0]["text"].as_str().unwrap();
     assert!(text.contains("www: 2 scripts have run for more than 10 s, in every worker"), "{text}");
     assert!(text.contains("all 2 workers are busy and 1 request waits"), "{text}");
+    assert_eq!(found["values"][0], json!([true, false, false, false]));
+    let certificates = found["values"][1].as_str().unwrap();
+    let failed = "3 more certificates could not be got";
+    assert!(certificates.contains(failed) && certificates.contains("may have failed"));
     let_go(&root);
     drop(busy);
     server.stop();

@@ -8,7 +8,9 @@ use maitred_tests::guard::Guarded;
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::outside::{command, let_go, pool, site, text};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
 use maitred_tests::terminal::Terminal;
 use maitred_tests::{Target, maitred_program, ports, wait};
 
@@ -198,12 +200,17 @@ fn a_load_test_shows_how_it_is_going_and_leaves_the_terminal_as_it_was() {
 #[test]
 fn top_has_tabs_a_filter_and_several_servers() {
     let root = site();
-    let admin = ports::free_address();
+    // A row of the screen has room for one of them at least.
+    let says = b"<?php error_log(str_repeat('said-by-' . $_GET['who'] . ' ', 3)); echo 'said';";
+    write_file(root.path(), "says.php", says);
+    give_to_web_user(root.path());
+    let (admin, logs) = (ports::free_address(), public_folder());
+    let log = |name: &str| format!("error_log = {:?}", logs.path().join(name));
     let first = Setup::new(root.path())
-        .top(&format!("admin = \"{admin}\""))
+        .top(&format!("admin = \"{admin}\"\n{}", log("first.log")))
         .pool("[pools.shop]\npm = \"static\"\nmax_children = 1")
         .start();
-    let second = Setup::new(root.path()).start();
+    let second = Setup::new(root.path()).top(&log("second.log")).start();
     // Routes are counted from here on.
     assert_eq!(maitred_tests::http::get(admin, "/metrics").status, 200);
     assert_eq!(maitred_tests::http::get(first.address(), "/hello.php").status, 200);
@@ -238,6 +245,27 @@ fn top_has_tabs_a_filter_and_several_servers() {
     let is_number = |c: char| c.is_ascii_digit() || c == ';';
     let is_colour = |part: &str| part.trim_start_matches(is_number).starts_with('m');
     assert!(!terminal.text().split("\x1b[").skip(1).any(is_colour), "no colours");
+    let said = |server: &Server, who: &str| {
+        let path = format!("/says.php?who={who}");
+        assert_eq!(maitred_tests::http::get(server.address(), &path).status, 200);
+    };
+    said(&first, "first");
+    terminal.press(b"5");
+    shows("what was logged", &|lines| has(lines, "[5 logs]") && has(lines, "said-by-first"));
+    said(&second, "second");
+    shows("the other's", &|lines| has(lines, "said-by-first") && has(lines, "said-by-second"));
+    for server in [&first, &second] {
+        let socket = server.admin_socket();
+        let parts: Vec<_> = socket.iter().map(|part| part.to_string_lossy()).collect();
+        let mark = format!("{}: 20", parts[parts.len() - 2..].join("/"));
+        assert!(terminal.shows(&mark), "{mark}");
+    }
+    terminal.press(b"/by-second\r");
+    shows("one message", &|lines| !has(lines, "said-by-first") && has(lines, "said-by-second"));
+    terminal.press(b"\x1b");
+    shows("both messages", &|lines| has(lines, "said-by-first") && has(lines, "said-by-second"));
+    terminal.press(b"1");
+    shows("the pools again", &|lines| has(lines, "[1 pools]"));
     // A server that is gone has a line all the same.
     let_go(&root);
     drop(waits);

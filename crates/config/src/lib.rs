@@ -31,7 +31,7 @@ pub use env_settings::Environment;
 pub use maitred_rules::settings::Upstream;
 pub use mistakes::{Mistake, Mistakes, Position};
 pub use model::acme::{Acme, AcmeShared, Challenge, ExternalAccount, LETS_ENCRYPT, SharedPlace};
-pub use model::admin::{AdminAccess, AdminDraft, AdminToken};
+pub use model::admin::{AdminAccess, AdminDraft, AdminToken, is_origin};
 pub use model::client_limits::ClientLimits;
 pub use model::collector::{Collector, Syslog, SyslogServer};
 pub use model::config::{Config, Listening};

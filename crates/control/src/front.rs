@@ -7,7 +7,7 @@ use maitred_os::thread_stack::ReportForm;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, PhpInfo, WorkerId, acme, purge};
+use crate::{Generation, PhpInfo, WorkerId, acme, nodes, purge};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,8 +141,13 @@ pub enum ToFront {
     },
     /// Show on the dashboard why certificates could not be got, in place of those before.
     ShowCertificateFailures {
-        /// The hosts without a new certificate, at most [`MAX_FAILURES_SHOWN`].
-        failures: Vec<CertificateFailure>,
+        /// The hosts without a new certificate.
+        failures: CertificateFailures,
+    },
+    /// Show the nodes with this purge log on the dashboard.
+    ShowNodes {
+        /// The nodes, or why they are not known.
+        outcome: Result<nodes::KnownNodes, String>,
     },
     /// Add names of cookies that a site has set.
     AddCookieNames {
@@ -192,7 +197,7 @@ pub const MAX_CALLS_SHOWN: usize = 20;
 /// Longest text of a [`SlowStack`] or a [`CertificateFailure`], in characters.
 pub const MAX_CHARS_SHOWN: usize = 300;
 
-/// Most entries of [`ToFront::ShowCertificateFailures`].
+/// Most entries of [`CertificateFailures`].
 pub const MAX_FAILURES_SHOWN: usize = 20;
 
 /// The stack of a script that has run for longer than `request_slowlog_timeout`.
@@ -212,6 +217,24 @@ pub struct SlowStack {
     pub calls: Vec<String>,
     /// Why there is no stack, or no sound one.
     pub problem: Option<String>,
+}
+
+/// The hosts whose certificates could not be got.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateFailures {
+    /// The first [`MAX_FAILURES_SHOWN`].
+    pub first: Vec<CertificateFailure>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl CertificateFailures {
+    /// These, in the order of their urgency.
+    pub fn of(mut all: Vec<CertificateFailure>) -> CertificateFailures {
+        let more = all.len().saturating_sub(MAX_FAILURES_SHOWN);
+        all.truncate(MAX_FAILURES_SHOWN);
+        CertificateFailures { first: all, more }
+    }
 }
 
 /// A host whose certificate could not be got.
@@ -391,6 +414,11 @@ pub enum FromFront {
         /// Its calls, the innermost first, as [`maitred_os::thread_stack::absolute`] takes them.
         calls: Vec<i64>,
     },
+    /// What the other nodes with this purge log may show of this one.
+    NodeFigures {
+        /// The figures.
+        figures: nodes::NodeFigures,
+    },
     /// A client requests metrics: measure the memory of pools and update their scoreboards.
     MetricsRequested,
     /// No request is in flight any more.
@@ -424,6 +452,7 @@ impl FromFront {
             | FromFront::CookiesSeen { .. }
             | FromFront::Alive
             | FromFront::StackReported { .. }
+            | FromFront::NodeFigures { .. }
             | FromFront::MetricsRequested
             | FromFront::Drained => None,
         }

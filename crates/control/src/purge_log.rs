@@ -8,6 +8,7 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::nodes::{KnownNodes, NodeFigures};
 use crate::purge::PurgeOrder;
 use crate::redis_access::RedisAccess;
 
@@ -52,6 +53,11 @@ pub enum ToPurgeLog {
         /// Time in which it is to be decided.
         timeout: Duration,
     },
+    /// Show these figures of this node to the others. Reply: [`FromPurgeLog::Nodes`].
+    Announce {
+        /// The figures.
+        figures: NodeFigures,
+    },
 }
 
 /// Reports of the process that passes purges on.
@@ -85,6 +91,11 @@ pub enum FromPurgeLog {
         number: u64,
         /// Which node has the run.
         outcome: ClaimOutcome,
+    },
+    /// The outcome of a [`ToPurgeLog::Announce`].
+    Nodes {
+        /// The nodes with this purge log, this one included, or why they are not known.
+        outcome: Result<KnownNodes, String>,
     },
 }
 

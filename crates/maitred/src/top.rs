@@ -2,6 +2,8 @@
 
 mod choices;
 mod frame;
+mod log_view;
+mod tailed_log;
 mod watched_servers;
 
 use std::io::{self, IsTerminal, Write};
@@ -18,7 +20,7 @@ use crate::command::Reach;
 use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 use crate::view;
 
-use choices::{AfterKey, Choices};
+use choices::{AfterKey, Choices, Tab};
 use frame::Size;
 use watched_servers::Servers;
 
@@ -92,15 +94,27 @@ impl Monitor {
             let left = until.saturating_duration_since(Instant::now());
             if event::poll(left).map_err(unusable)? {
                 let event = event::read().map_err(unusable)?;
+                let tab = self.choices.tab;
                 if self.handle(&event) == AfterKey::Quit {
                     return Ok(());
+                }
+                if tab != self.choices.tab {
+                    self.refresh_logs();
                 }
                 continue;
             }
             if !self.choices.is_paused {
                 self.servers.refresh()?;
+                self.refresh_logs();
             }
             until = Instant::now() + REFRESH;
+        }
+    }
+
+    /// Looks at the logs while they are shown, and not while earlier lines are looked at.
+    fn refresh_logs(&mut self) {
+        if self.choices.tab == Tab::Logs && self.choices.scrolled == 0 {
+            self.servers.refresh_logs();
         }
     }
 

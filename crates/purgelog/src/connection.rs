@@ -64,7 +64,45 @@ impl Connection {
     /// # Errors
     /// One sentence.
     pub async fn leave(&mut self, keys: &Keys, node: &str, text: &str) -> Result<(), String> {
-        self.redis.call(&["HSET", &keys.nodes, node, text]).await.map(drop)
+        self.put(&keys.nodes, node, text).await?;
+        self.remove(&keys.figures, node).await
+    }
+
+    /// The time of Redis, in seconds since 1970.
+    ///
+    /// # Errors
+    /// One sentence; the connection is of no more use then, here and in the next three.
+    pub async fn seconds(&mut self) -> Result<u64, String> {
+        let time = self.redis.call(&["TIME"]).await?;
+        let seconds = time.list().and_then(|time| time.first()?.text()?.parse().ok());
+        seconds.ok_or_else(|| "it does not report its time".to_owned())
+    }
+
+    /// Sets a field of a hash.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub async fn put(&mut self, key: &str, field: &str, text: &str) -> Result<(), String> {
+        self.redis.call(&["HSET", key, field, text]).await.map(drop)
+    }
+
+    /// Removes a field of a hash.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub async fn remove(&mut self, key: &str, field: &str) -> Result<(), String> {
+        self.redis.call(&["HDEL", key, field]).await.map(drop)
+    }
+
+    /// All fields of a hash that are text.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub async fn all(&mut self, key: &str) -> Result<Vec<(String, String)>, String> {
+        let reply = self.redis.call(&["HGETALL", key]).await?;
+        let pairs = reply.list().unwrap_or_default().chunks_exact(2);
+        let text = |value: &Value| value.text().map(str::to_owned);
+        Ok(pairs.filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect())
     }
 
     /// Claims a key for this node for a time, unless another has it. Returns whether this node has

@@ -4,6 +4,7 @@ use maitred_redis::resp::{self, Malformed};
 
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Round, Start};
+use crate::node_figures;
 use crate::wire;
 
 /// The length of the reply at the start of these bytes, if it is complete.
@@ -45,5 +46,6 @@ pub fn read_round(mut bytes: &[u8]) {
     if let Some(text) = replies.first().and_then(|value| value.text()) {
         // Its run, or a sentence.
         let _ = wire::run_of(text);
+        let _ = node_figures::read_nodes(vec![("a".to_owned(), text.to_owned())], "a", 100);
     }
 }

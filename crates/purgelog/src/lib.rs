@@ -8,6 +8,7 @@ pub mod fuzzing;
 mod link;
 mod log_entry;
 mod member;
+mod node_figures;
 mod position_file;
 mod session;
 mod wire;

@@ -21,6 +21,7 @@ use crate::connection::Connection;
 use crate::link::Link;
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
+use crate::node_figures::FiguresExchange;
 use crate::position_file::PositionFile;
 use crate::wire::Keys;
 
@@ -157,6 +158,14 @@ impl Session {
             link: self.link.clone(),
         };
         tokio::spawn(claimer.run(to_decide));
+        let (figures, announced) = watch::channel(None);
+        let exchange = FiguresExchange {
+            settings: self.settings.clone(),
+            keys: self.keys.clone(),
+            tls: self.tls.clone(),
+            link: self.link.clone(),
+        };
+        tokio::spawn(exchange.run(announced));
         let mut redis = RedisLink::Busy(self.open());
         loop {
             let now = since_boot_millis();
@@ -178,6 +187,9 @@ impl Session {
                         let until = tokio::time::Instant::now() + timeout;
                         // One that does not fit is not decided, which the supervisor notices.
                         let _ = claims.try_send(Claim { number, run, lifetime, until });
+                    }
+                    Some(ToPurgeLog::Announce { figures: mine }) => {
+                        figures.send_replace(Some(mine));
                     }
                     Some(order) => self.obey(order)?,
                 },
@@ -275,7 +287,10 @@ impl Session {
             }
             ToPurgeLog::Applied { mark, is_done: true } => self.member.applied(mark),
             ToPurgeLog::Applied { mark, is_done: false } => self.member.not_applied(mark),
-            ToPurgeLog::Begin | ToPurgeLog::Leave | ToPurgeLog::Claim { .. } => Vec::new(),
+            ToPurgeLog::Begin
+            | ToPurgeLog::Leave
+            | ToPurgeLog::Claim { .. }
+            | ToPurgeLog::Announce { .. } => Vec::new(),
         };
         self.carry_out(steps)
     }
@@ -415,7 +430,8 @@ async fn work(redis: &mut RedisLink) -> Done {
     }
 }
 
-fn too_slow(settings: &PurgeLogSettings) -> String {
+/// Why Redis is given up.
+pub fn too_slow(settings: &PurgeLogSettings) -> String {
     format!("it has not replied within {} ms", settings.timeout.as_millis())
 }
 

@@ -3,7 +3,8 @@
 //! Keys: `PREFIX:purges` is the stream, `PREFIX:nodes` a hash with the registrations, `PREFIX:log`
 //! a hash with the era (`era`), the run of Redis for which it is good (`run`), and since when
 //! (`since`: the era, and seconds and microseconds of Redis' clock). `PREFIX:runs:POOL/NAME:TIME`
-//! is the node that runs a schedule that was due then.
+//! is the node that runs a schedule that was due then, `PREFIX:figures` a hash with what dashboards
+//! show of nodes (`node_figures.rs`).
 
 use maitred_redis::plain;
 use maitred_redis::resp::{self, Value};
@@ -21,6 +22,8 @@ pub struct Keys {
     pub nodes: String,
     /// The era.
     pub log: String,
+    /// The figures of nodes, for dashboards.
+    pub figures: String,
     /// The beginning of the keys of runs of schedules.
     runs: String,
 }
@@ -30,7 +33,7 @@ impl Keys {
     pub fn new(prefix: &str) -> Keys {
         let key = |name: &str| format!("{prefix}:{name}");
         let (purges, nodes) = (key("purges"), key("nodes"));
-        Keys { purges, nodes, log: key("log"), runs: key("runs") }
+        Keys { purges, nodes, log: key("log"), figures: key("figures"), runs: key("runs") }
     }
 
     /// The key of a run of a schedule.

@@ -183,6 +183,15 @@ impl Page {
         answered.sum()
     }
 
+    /// Number of requests by how they ended, without the rest of a [`Reading`].
+    pub fn outcomes(&self) -> [u64; RequestOutcome::ALL.len()] {
+        let of = |outcome: usize| {
+            let words = (0..self.threads).map(|thread| &self.block(thread)[outcome]);
+            words.map(|word| word.load(Relaxed)).sum()
+        };
+        std::array::from_fn(of)
+    }
+
     /// Adds an event, for a front. Its threads have counters of their own for what happens often.
     pub fn add(&self, counter: Counter) {
         self.word(FRONT_COUNTERS + counter as usize).fetch_add(1, Relaxed);

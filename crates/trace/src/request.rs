@@ -1,6 +1,6 @@
 //! The trace of one request: where it comes from, and whether its spans are exported.
 
-use crate::context::TraceParent;
+use crate::context::{self, TraceParent};
 use crate::ids::{SpanId, TraceId};
 use crate::tracestate;
 
@@ -20,8 +20,6 @@ pub struct RequestTrace {
     pub trace_id: TraceId,
     /// The span of the caller; none: the trace starts here.
     pub parent: Option<SpanId>,
-    /// The span of the request.
-    pub span_id: SpanId,
     /// The span of its script or its upstream server, which those see as their caller.
     pub backend_id: SpanId,
     /// Whether it was selected before its end was known.
@@ -47,7 +45,6 @@ impl RequestTrace {
         RequestTrace {
             trace_id,
             parent: parent.map(|parent| parent.parent_id),
-            span_id: SpanId::random(),
             backend_id: SpanId::random(),
             is_sampled,
             is_random: parent.is_none_or(|parent| parent.is_random),
@@ -56,18 +53,18 @@ impl RequestTrace {
     }
 
     /// `traceparent` for a script or an upstream server.
-    pub fn for_backend(&self) -> String {
-        self.context(self.backend_id).value()
+    pub fn for_backend(&self) -> [u8; context::BYTES] {
+        self.context().value()
     }
 
     /// The flags of its spans.
     pub fn flags(&self) -> u8 {
-        self.context(self.span_id).flags()
+        self.context().flags()
     }
 
-    fn context(&self, parent_id: SpanId) -> TraceParent {
-        let RequestTrace { trace_id, is_sampled, is_random, .. } = *self;
-        TraceParent { trace_id, parent_id, is_sampled, is_random }
+    fn context(&self) -> TraceParent {
+        let RequestTrace { trace_id, backend_id, is_sampled, is_random, .. } = *self;
+        TraceParent { trace_id, parent_id: backend_id, is_sampled, is_random }
     }
 }
 
@@ -90,7 +87,7 @@ mod tests {
         let trace = of(0, true, &[("traceparent", PARENT), ("tracestate", "a=1, b=2")]);
         assert!(trace.is_sampled);
         assert_eq!(trace.parent.map(|id| id.to_string()).as_deref(), Some("00f067aa0ba902b7"));
-        let sent = trace.for_backend();
+        let sent = String::from_utf8(trace.for_backend().into()).unwrap();
         let expected = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", trace.backend_id);
         assert_eq!((sent, trace.state.as_deref()), (expected, Some("a=1,b=2")));
         assert!(!of(1000, true, &[("traceparent", &PARENT.replace("-01", "-00"))]).is_sampled);
@@ -108,7 +105,7 @@ mod tests {
         for parent in ["", "00-x", &PARENT.to_uppercase()] {
             let trace = of(1000, true, &[("traceparent", parent), ("tracestate", "a=1")]);
             assert!(trace.parent.is_none() && trace.state.is_none() && trace.is_sampled);
-            assert!(trace.for_backend().ends_with("-03"), "its id is random");
+            assert!(trace.for_backend().ends_with(b"-03"), "its id is random");
         }
         assert_ne!(of(0, true, &[]).trace_id, of(0, true, &[]).trace_id);
     }

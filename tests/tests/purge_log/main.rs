@@ -7,6 +7,7 @@ mod chaos;
 mod figures;
 mod hostile;
 mod secured;
+mod shown;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -28,17 +28,21 @@ pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> 
     fault
 }
 
-/// Warnings about settings of the Unix socket without one.
+/// Warnings about settings without effect: those of the Unix socket without one, and the address
+/// for other nodes without any.
 pub(crate) fn remarks<'a>(
     table: &'a DeTable<'_>,
     config: &Config,
 ) -> impl Iterator<Item = Fault> + use<'a> {
     let has_socket = config.admin_access.socket.is_some();
+    let no_socket = "`admin` is not the path of a Unix socket";
     let names = ["admin_owner", "admin_group", "admin_mode", "admin_users"];
-    let found = names.into_iter().filter(move |_| !has_socket);
-    found.filter_map(|name| {
+    let of_socket = names.map(|name| (name, no_socket)).into_iter().filter(move |_| !has_socket);
+    let has_nodes = config.purge_log.is_some();
+    let no_nodes = "there is no `purge_log`, by which other nodes know of this one";
+    let of_nodes = (!has_nodes).then_some(("admin_url", no_nodes));
+    of_socket.chain(of_nodes).filter_map(|(name, why)| {
         let span = table.get(name)?.span();
-        let sentence = format!("`{name}` has no effect: `admin` is not the path of a Unix socket");
-        Some(Fault::new(span, sentence))
+        Some(Fault::new(span, format!("`{name}` has no effect: {why}")))
     })
 }

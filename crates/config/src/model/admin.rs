@@ -25,6 +25,21 @@ const RIGHTS_OF_OTHERS: u32 = 0o007;
 /// The syntax of a token (RFC 6750 §2.1), for error texts.
 pub(crate) const TOKEN: &str = "16 to 256 letters, digits or characters of -._~+/=";
 
+/// Longest `admin_url`, in bytes.
+const MAX_URL_BYTES: usize = 160;
+
+/// Whether this is `http` or `https`, a host and perhaps a port, and nothing else: a browser can do
+/// no more with it than open it.
+pub fn is_origin(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    let is_host = |rest: &str| {
+        rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+            && rest.chars().all(is_plain)
+    };
+    url.len() <= MAX_URL_BYTES && rest.is_some_and(is_host)
+}
+
 /// Access rights on the admin listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminAccess {
@@ -38,6 +53,8 @@ pub struct AdminAccess {
     pub token: Option<AdminToken>,
     /// The token that allows a client of the dashboard to purge cached pages.
     pub purge_token: Option<AdminToken>,
+    /// Where browsers reach the admin listener, for links of other nodes' dashboards.
+    pub url: Option<String>,
     /// Whether pools run as different users: their requests must stay hidden from each other.
     pub has_several_users: bool,
     #[serde(skip)]
@@ -133,6 +150,19 @@ mod tests {
         let token = AdminToken::new(TOKEN).unwrap();
         let shown = format!("{token:?}") + &serde_json::to_string(&token).unwrap();
         assert!(!shown.contains("horse"), "{shown}");
+    }
+
+    #[test]
+    fn only_a_plain_origin_is_an_address() {
+        for good in ["http://10.0.0.11:9180", "https://node1.example", "http://[2001:db8::1]:80"] {
+            assert!(is_origin(good), "{good}");
+        }
+        let long = format!("http://{}", "x".repeat(MAX_URL_BYTES));
+        let wrong = ["", "http://", "https:/a", "//a", "ftp://a", "http://a/", "http://a@b"];
+        let also = ["http://a b", "http://:80", "javascript:alert(1)", "http://a?b", "http://a\"b"];
+        for wrong in wrong.into_iter().chain(also).chain([long.as_str()]) {
+            assert!(!is_origin(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -58,6 +58,13 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
         let told: Vec<String> = told.iter().map(ToString::to_string).collect();
         assert_eq!(told, [sentence]);
     }
+    let text = "admin_url = \"http://node1\"\n[[sites]]\nroot = \"public\"\n";
+    let told = remarks(&folder, text);
+    assert_eq!(
+        told[0].to_string(),
+        "maitred.toml:1:13: `admin_url` has no effect: there is no `purge_log`, by which other \
+         nodes know of this one"
+    );
     let text = "[pools.shop]\nwatch = true\n[[sites]]\nroot = \"public\"\n";
     let told = remarks(&folder, text);
     assert_eq!(

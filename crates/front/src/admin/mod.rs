@@ -2,6 +2,7 @@
 //! all of it itself, so none of it waits for a worker.
 
 pub(crate) mod access;
+pub(crate) mod announced;
 pub(crate) mod application_metrics;
 pub(crate) mod busy_routes;
 pub(crate) mod dashboard;

@@ -92,7 +92,7 @@ fn log_failure(run: &Run<'_>, outcome: RequestOutcome, detail: &str, took: Durat
         }
         LogLevel::Error => {
             let line = line();
-            run.lines.add(&line);
+            run.lines.add(|| line.clone());
             run.backend.log(&line);
         }
     }

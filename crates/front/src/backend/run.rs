@@ -207,7 +207,7 @@ impl Run<'_> {
         let (backend, script, suffix) = (self.backend, self.script, self.log_suffix());
         for record in records(message, |bytes| backend.may_log(bytes)) {
             let text = record.text(&suffix);
-            self.lines.add(&record.text(&""));
+            self.lines.add(|| record.text(&""));
             match record.is_fatal {
                 true => tracing::error!("{backend}: {script}: {text}"),
                 false => tracing::warn!("{backend}: {script}: {text}"),

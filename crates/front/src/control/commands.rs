@@ -290,6 +290,7 @@ impl CommandReceiver {
             ToFront::ShowCertificateFailures { failures } => {
                 self.shared.recent_requests.set_failures(failures);
             }
+            ToFront::ShowNodes { outcome } => self.shared.nodes.take(outcome),
             ToFront::SetAccessLog => self.take_access_log(fds.pop()),
             ToFront::SetPoolAccessLog { path } => self.take_pool_access_log(path, fds.pop()),
             ToFront::SetErrorLog => take_error_log(fds),
@@ -481,6 +482,7 @@ impl CommandReceiver {
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
                 self.shared.history.want(history::can_be_seen(&config));
                 self.shared.recent_requests.want(history::can_be_seen(&config));
+                self.shared.nodes.follow(&config);
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

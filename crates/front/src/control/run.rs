@@ -12,6 +12,7 @@ use maitred_os::users::Identity;
 use maitred_sandbox::Readable;
 use tokio::sync::mpsc;
 
+use crate::admin::announced;
 use crate::cache::Cache;
 use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::logging::access_log::AccessLog;
@@ -126,6 +127,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::AddCookieNames { .. }
         | ToFront::ShowSlowStack { .. }
         | ToFront::ShowCertificateFailures { .. }
+        | ToFront::ShowNodes { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::SetPoolAccessLog { path } => {
@@ -198,6 +200,7 @@ fn prepare(
     shared.trace(config.traces.as_ref())?;
     shared.history.want(history::can_be_seen(&config));
     shared.recent_requests.want(history::can_be_seen(&config));
+    shared.nodes.follow(&config);
     shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
@@ -303,6 +306,7 @@ fn serve_thread(
     // The first thread runs the tasks of pools, which start here.
     let entered = runtime.enter();
     let thread = Thread::new(number, shared.clone(), &config);
+    let has_purge_log = config.purge_log.is_some();
     drop((entered, config));
     ready.wait();
     let thread = Arc::new(thread?);
@@ -315,6 +319,9 @@ fn serve_thread(
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
             tokio::spawn(history::keep(shared.clone()));
+            if has_purge_log {
+                tokio::spawn(announced::announce(shared.clone()));
+            }
             if let Some(cache) = &shared.cache {
                 cache.await_folder();
                 tokio::spawn(cache.clone().sweep());

@@ -237,7 +237,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
         request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
     if let Some(trace) = call.trace {
-        request.param(b"HTTP_TRACEPARENT", trace.for_backend().as_bytes())?;
+        request.param(b"HTTP_TRACEPARENT", &trace.for_backend())?;
         if let Some(state) = &trace.state {
             request.param(b"HTTP_TRACESTATE", state.as_bytes())?;
         }

@@ -69,7 +69,9 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
     };
     cx.record.bytes = (cx.client.sent() - before).saturating_sub(cx.record.head_bytes);
     let RequestCx { client, record, target, .. } = cx;
-    if client.admin().is_none() {
+    let shared = &thread.shared;
+    let is_wanted = record.trace.is_some() || shared.recent_requests.is_wanted();
+    if client.admin().is_none() && is_wanted {
         let request = FinishedRequest {
             method: head.method(),
             target: head.target(),
@@ -78,11 +80,12 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
             record: &record,
             host: target.host,
             begun,
+            took: begun.elapsed(),
         };
-        if let (Some(trace), Some(traces)) = (&record.trace, &*thread.shared.traces.load()) {
+        if let (Some(trace), Some(traces)) = (&record.trace, &*shared.traces.load()) {
             request_spans::export(traces, trace, &request);
         }
-        request_detail::remember(&thread.shared, &request);
+        request_detail::remember(shared, &request);
     }
     log(client, head, thread, begun, record);
     if after.is_err() {

@@ -30,7 +30,7 @@ pub fn remember(shared: &Shared, request: &FinishedRequest<'_>) {
     if !recent.is_wanted() {
         return;
     }
-    let (record, took) = (request.record, request.begun.elapsed());
+    let FinishedRequest { record, took, .. } = *request;
     if !is_notable(shared, record.status, took) {
         return;
     }

@@ -31,23 +31,34 @@ pub struct FinishedRequest<'a> {
     pub host: &'a str,
     /// When its header was complete.
     pub begun: Instant,
+    /// The time since then.
+    pub took: Duration,
+}
+
+/// Why the spans of a request with this status and duration are exported; none: they are not.
+pub fn selected_for(
+    traces: &Traces,
+    trace: &RequestTrace,
+    status: u16,
+    took: Duration,
+) -> Option<&'static str> {
+    match (trace.is_sampled, status >= SERVER_ERROR) {
+        _ if !traces.is_exporting() => None,
+        (true, _) => Some("ratio"),
+        (false, true) => Some("failed"),
+        (false, false) => traces.is_slow(took).then_some("slow"),
+    }
 }
 
 /// Leaves the spans of a request for their export if it was selected, is slow or has failed.
 pub fn export(traces: &Traces, trace: &RequestTrace, request: &FinishedRequest<'_>) {
-    let took = request.begun.elapsed();
-    let failed = request.record.status >= SERVER_ERROR;
-    let selected_for = match (trace.is_sampled, failed, traces.is_slow(took)) {
-        (true, ..) => "ratio",
-        (false, true, _) => "failed",
-        (false, false, true) => "slow",
-        (false, false, false) => return,
+    let Some(selected_for) = selected_for(traces, trace, request.record.status, request.took)
+    else {
+        return;
     };
-    if traces.is_exporting() {
-        let now = clock::since_1970();
-        let spans = RequestSpans { trace, request, begun: now.saturating_sub(took), took };
-        traces.export(spans.all(selected_for));
-    }
+    let begun = clock::since_1970().saturating_sub(request.took);
+    let spans = RequestSpans { trace, request, begun, span_id: SpanId::random() };
+    traces.export(spans.all(selected_for));
 }
 
 struct RequestSpans<'a> {
@@ -55,7 +66,8 @@ struct RequestSpans<'a> {
     request: &'a FinishedRequest<'a>,
     /// The start, since 1970.
     begun: Duration,
-    took: Duration,
+    /// The span of the request.
+    span_id: SpanId,
 }
 
 impl RequestSpans<'_> {
@@ -80,9 +92,9 @@ impl RequestSpans<'_> {
         let Some(script) = record.script else {
             return spans;
         };
-        let ended = (assigned + script).min(self.took.max(assigned));
+        let ended = (assigned + script).min(self.request.took.max(assigned));
         spans.push(self.backend(assigned, ended));
-        spans.push(self.part("send", SpanId::random(), ended, self.took));
+        spans.push(self.part("send", SpanId::random(), ended, self.request.took));
         spans
     }
 
@@ -90,8 +102,9 @@ impl RequestSpans<'_> {
     fn lookup(&self) -> Option<Span> {
         let record = self.request.record;
         let lookup = record.lookup?;
-        let offset = |at: Instant| at.saturating_duration_since(self.request.begun).min(self.took);
-        let ended = lookup.ended.map_or(self.took, offset);
+        let offset =
+            |at: Instant| at.saturating_duration_since(self.request.begun).min(self.request.took);
+        let ended = lookup.ended.map_or(self.request.took, offset);
         let mut span = self.part("cache", SpanId::random(), offset(lookup.began), ended);
         if let Some(result) = record.cache {
             span.attributes.push(("maitred.cache", SpanValue::text(result)));
@@ -106,7 +119,7 @@ impl RequestSpans<'_> {
         let FinishedRequest { method, record, host, .. } = *request;
         let mut route = String::new();
         name_class(request.target, &mut route);
-        let mut span = self.part("", trace.span_id, Duration::ZERO, self.took);
+        let mut span = self.part("", self.span_id, Duration::ZERO, self.request.took);
         let text = SpanValue::text;
         let scheme = if record.is_https { "https" } else { "http" };
         span.attributes.extend([
@@ -175,7 +188,7 @@ impl RequestSpans<'_> {
         Span {
             trace_id: self.trace.trace_id,
             span_id,
-            parent: Some(self.trace.span_id),
+            parent: Some(self.span_id),
             is_parent_remote: false,
             flags: self.trace.flags(),
             state: self.trace.state.clone(),

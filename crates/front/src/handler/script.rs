@@ -197,7 +197,7 @@ pub fn run_of<'r>(
         trace: caller.trace.as_ref().map(|trace| trace.trace_id),
         spool_dir: &context.site.spool_dir,
         priority: context.lane,
-        lines: RequestLines::default(),
+        lines: RequestLines::new(caller.wants_lines),
         fields: if is_shared { &SharedDeadline } else { context.head },
     }
 }
@@ -210,6 +210,8 @@ pub struct Caller {
     /// The request's id.
     pub id: RequestId,
     trace: Option<Arc<RequestTrace>>,
+    /// The dashboard may show the log lines about it.
+    wants_lines: bool,
 }
 
 impl Caller {
@@ -221,13 +223,14 @@ impl Caller {
             secured: cx.client.secured().cloned(),
             id: cx.record.id(),
             trace: cx.record.trace.clone(),
+            wants_lines: cx.thread.shared.recent_requests.is_wanted(),
         }
     }
 
     /// The client, without a trace: its request has its response already.
     #[must_use]
     pub fn without_trace(self) -> Caller {
-        Caller { trace: None, ..self }
+        Caller { trace: None, wants_lines: false, ..self }
     }
 
     /// Encodes the request for its script. `fill` removes values that a cached response must not

@@ -22,7 +22,7 @@ pub const STEP: Duration = Duration::from_secs(10);
 const MAX_SAMPLES: usize = 360;
 
 /// Pools with a history of their own: those that were the first to have requests. With the samples
-/// of all, this is at most 9 MB.
+/// of all, this is at most 10 MB.
 const MAX_POOLS: usize = 128;
 
 /// Pools whose counters are remembered from one moment to the next.
@@ -52,6 +52,8 @@ pub struct HistorySample {
     pub busy: u64,
     /// Private memory, in bytes, as it was last measured.
     pub memory: u64,
+    /// Workers: that memory is theirs.
+    pub workers: u64,
     /// Scripts that ended.
     pub scripts: u64,
     /// Their time in microseconds: in the queue, on a processor, waiting for one, blocked.
@@ -228,6 +230,7 @@ impl HistorySample {
             (&mut self.queued, other.queued),
             (&mut self.busy, other.busy),
             (&mut self.memory, other.memory),
+            (&mut self.workers, other.workers),
             (&mut self.scripts, other.scripts),
         ] {
             *sum += more;
@@ -262,6 +265,7 @@ fn totals(reading: &Reading) -> HistorySample {
         queued: reading.queued,
         busy: reading.busy,
         memory: reading.private_bytes,
+        workers: reading.seated,
         scripts: total.scripts.count(),
         parts: [&total.waits, &total.cpu, &total.core_waits, &total.blocked].map(micros),
         times,

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod history;
 pub(crate) mod idle_connections;
+pub(crate) mod known_nodes;
 pub(crate) mod lifecycle;
 pub(crate) mod own_cores;
 pub(crate) mod recent_requests;
@@ -37,6 +38,7 @@ use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::agent::Agent;
 use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
+use crate::services::known_nodes::Nodes;
 use crate::services::own_cores::OwnCores;
 use crate::services::recent_requests::RecentRequests;
 use crate::services::traces::{TraceStats, Traces};
@@ -102,6 +104,8 @@ pub struct Shared {
     pub history: History,
     /// The latest slow and failed requests, for the dashboard.
     pub recent_requests: RecentRequests,
+    /// The nodes with the same purge log, for the dashboard.
+    pub nodes: Nodes,
     /// Counters of spans.
     pub trace_stats: Arc<TraceStats>,
     /// The access logs of pools and sites.
@@ -181,6 +185,7 @@ impl Shared {
             traces: ArcSwapOption::empty(),
             certificates: ArcSwap::default(),
             recent_requests: RecentRequests::default(),
+            nodes: Nodes::default(),
             history: History::default(),
             trace_stats: Arc::default(),
             pool_access_logs,

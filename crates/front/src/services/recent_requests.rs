@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use maitred_control::front::{CertificateFailure, SlowStack};
+use maitred_control::front::{CertificateFailures, SlowStack};
 use serde::Serialize;
 
 /// Most requests that are remembered; with all their lines they take at most 0.5 MB.
@@ -76,7 +76,7 @@ struct Rings {
     /// With their numbers, the oldest first.
     requests: VecDeque<(u64, RequestDetail)>,
     stacks: VecDeque<SlowStack>,
-    failures: Vec<CertificateFailure>,
+    failures: CertificateFailures,
 }
 
 impl RecentRequests {
@@ -127,12 +127,12 @@ impl RecentRequests {
     }
 
     /// Replaces the certificates that could not be got.
-    pub fn set_failures(&self, failures: Vec<CertificateFailure>) {
+    pub fn set_failures(&self, failures: CertificateFailures) {
         self.lock().failures = failures;
     }
 
     /// The certificates that could not be got.
-    pub fn failures(&self) -> Vec<CertificateFailure> {
+    pub fn failures(&self) -> CertificateFailures {
         self.lock().failures.clone()
     }
 

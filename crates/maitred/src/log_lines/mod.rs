@@ -21,6 +21,8 @@ use line_filter::{LineFilter, MAX_LINE_BYTES};
 use log_file::LogFile;
 use shown_lines::{MAX_LINES, ShownLines};
 
+pub use shown_lines::plain;
+
 /// Lines of the journal that are looked through for the last ones.
 const JOURNAL_LINES: &str = "20000";
 
@@ -62,14 +64,40 @@ pub fn logs(asked: &LogOptions) -> ExitCode {
     };
     let filter = LineFilter::of(asked.name.as_deref(), asked.request.as_deref());
     let output = ShownLines::new(filter, asked.lines);
-    let shown = match source(place, supervisor) {
-        Ok(LogSource::File(path)) => of_file(&path, output, asked.follow),
-        Ok(LogSource::Journal(matches)) => of_journal(&matches, output, asked.follow),
-        Err(why) => Err(why),
-    };
-    match shown {
+    match read_log(FoundLog { place, supervisor }, output, asked.follow) {
         Ok(()) => ExitCode::from(EXIT_SUCCESS),
         Err(why) => fail(&why),
+    }
+}
+
+/// Where the lines of a log go.
+pub trait LogOutput {
+    /// Takes a line of the log.
+    fn take(&mut self, line: &[u8]);
+
+    /// The lines that are there were taken; from now on they are those that come. Whether more are
+    /// wanted.
+    fn show_last(&mut self) -> bool;
+
+    /// All lines that have come were taken. Whether more are wanted.
+    fn flush(&mut self) -> bool;
+
+    /// Where the complaints of journalctl go.
+    fn complaints(&self) -> Stdio;
+}
+
+/// Reads the log of a server. With `follows`, until no more is wanted.
+///
+/// # Errors
+/// One sentence, when it cannot be read.
+pub fn read_log(
+    FoundLog { place, supervisor }: FoundLog,
+    output: impl LogOutput,
+    follows: bool,
+) -> Result<(), String> {
+    match source(place, supervisor)? {
+        LogSource::File(path) => of_file(&path, output, follows),
+        LogSource::Journal(matches) => of_journal(&matches, output, follows),
     }
 }
 
@@ -142,7 +170,7 @@ fn service_of(cgroup: &str) -> Option<&str> {
     units.find(|name| name.ends_with(".service"))
 }
 
-fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), String> {
+fn of_file(path: &Path, mut output: impl LogOutput, follows: bool) -> Result<(), String> {
     let broken = |why| format!("{}: {why}; read it as a user who may", path.display());
     let mut file = LogFile::open(path).map_err(broken)?;
     file.read(&mut |line| output.take(line)).map_err(broken)?;
@@ -155,14 +183,15 @@ fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), Str
     Ok(())
 }
 
-fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Result<(), String> {
-    let journal = |arguments: &[&str]| {
+fn of_journal(matches: &[String], mut output: impl LogOutput, follows: bool) -> Result<(), String> {
+    let journal = |arguments: &[&str], complaints: Stdio| {
         let mut command = Command::new("journalctl");
-        command.args(["--quiet", "--no-pager"]).args(matches);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["--quiet", "--no-pager"]).args(matches).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
         command.spawn().map_err(|why| format!("journalctl cannot be run: {why}"))
     };
-    let mut last = journal(&["--show-cursor", "--lines", JOURNAL_LINES])?;
+    let all = ["--show-cursor", "--lines", JOURNAL_LINES];
+    let mut last = journal(&all, output.complaints())?;
     let mut cursor = Vec::new();
     let mut is_empty = true;
     pass(&mut last, &mut |line| {
@@ -180,7 +209,8 @@ fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Resu
     let mut ended = last.wait().map_err(|why| why.to_string())?;
     if is_empty && !ended.success() {
         // Of no lines there is no position, which journalctl 252 takes for a failure.
-        ended = journal(&["--lines=0"])?.wait().map_err(|why| why.to_string())?;
+        let none = journal(&["--lines=0"], output.complaints());
+        ended = none?.wait().map_err(|why| why.to_string())?;
     }
     if !ended.success() {
         return Err("journalctl has failed; read it as root or as one of group adm".to_owned());
@@ -193,7 +223,7 @@ fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Resu
     let after = (!cursor.is_empty()).then(|| format!("--after-cursor={cursor}"));
     let mut arguments = vec!["--no-tail", "--follow"];
     arguments.extend(after.as_deref());
-    let mut next = journal(&arguments)?;
+    let mut next = journal(&arguments, output.complaints())?;
     pass(&mut next, &mut |line| {
         output.take(line);
         output.flush()

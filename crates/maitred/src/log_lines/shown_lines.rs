@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Stdout, Write};
+use std::process::Stdio;
 
+use super::LogOutput;
 use super::line_filter::LineFilter;
 
 /// Most last lines.
@@ -36,8 +38,13 @@ impl ShownLines {
         }
     }
 
-    /// A line of the log.
-    pub fn take(&mut self, line: &[u8]) {
+    fn print(&mut self, line: &str) {
+        self.is_closed |= writeln!(self.stdout, "{line}").is_err();
+    }
+}
+
+impl LogOutput for ShownLines {
+    fn take(&mut self, line: &[u8]) {
         let line = plain(line);
         if !self.filter.shows(&line) {
             return;
@@ -57,7 +64,7 @@ impl ShownLines {
 
     /// Prints the last lines; from now on lines are printed as they come. Whether the output is
     /// still open.
-    pub fn show_last(&mut self) -> bool {
+    fn show_last(&mut self) -> bool {
         for line in self.last.take().unwrap_or_default() {
             self.print(&line);
         }
@@ -65,18 +72,18 @@ impl ShownLines {
     }
 
     /// Whether the output is still open.
-    pub fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         self.is_closed |= self.stdout.flush().is_err();
         !self.is_closed
     }
 
-    fn print(&mut self, line: &str) {
-        self.is_closed |= writeln!(self.stdout, "{line}").is_err();
+    fn complaints(&self) -> Stdio {
+        Stdio::inherit()
     }
 }
 
 /// A line that does nothing to a terminal.
-fn plain(line: &[u8]) -> String {
+pub fn plain(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let is_plain = |c: char| c == '\t' || !c.is_control();
     line.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()

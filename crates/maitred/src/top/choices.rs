@@ -19,11 +19,13 @@ pub enum Tab {
     Routes,
     /// The page cache and proxied servers.
     Cache,
+    /// The end of the error log.
+    Logs,
 }
 
 impl Tab {
     /// All, in the order of their keys from `1` on.
-    pub const ALL: [Tab; 4] = [Tab::Pools, Tab::Workers, Tab::Routes, Tab::Cache];
+    pub const ALL: [Tab; 5] = [Tab::Pools, Tab::Workers, Tab::Routes, Tab::Cache, Tab::Logs];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Tab {
             Tab::Workers => "workers",
             Tab::Routes => "routes",
             Tab::Cache => "cache",
+            Tab::Logs => "logs",
         }
     }
 
@@ -62,9 +65,9 @@ pub struct Choices {
     pub all: bool,
     /// Whether the picture is no longer refreshed.
     pub is_paused: bool,
-    /// Lines of the tables above the screen.
+    /// Lines of the tables above the screen; of the log, those below it.
     pub scrolled: usize,
-    /// Only pools, requests, routes and sites with this text are shown.
+    /// Only pools, requests, routes, sites and messages with this text are shown.
     pub filter: String,
     /// Whether keys are part of the filter.
     pub is_typing: bool,
@@ -80,6 +83,11 @@ impl Choices {
             return AfterKey::Continue;
         }
         let scrolled = self.scrolled;
+        // A log is looked at from its end.
+        let key = match self.tab {
+            Tab::Logs => upside_down(key),
+            _ => key,
+        };
         match key {
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
             KeyCode::Char('q') | KeyCode::Esc => return AfterKey::Quit,
@@ -88,7 +96,7 @@ impl Choices {
             KeyCode::Char('a') => self.all = !self.all,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('n') => self.server = (self.server + 1) % servers.max(1),
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 let at = digit as usize - '1' as usize;
                 self.open(Tab::ALL[at]);
             }
@@ -126,6 +134,19 @@ impl Choices {
     }
 }
 
+/// The key that scrolls the other way.
+fn upside_down(key: KeyCode) -> KeyCode {
+    match key {
+        KeyCode::Up | KeyCode::Char('k') => KeyCode::Down,
+        KeyCode::Down | KeyCode::Char('j') => KeyCode::Up,
+        KeyCode::PageUp => KeyCode::PageDown,
+        KeyCode::PageDown => KeyCode::PageUp,
+        KeyCode::Home => KeyCode::End,
+        KeyCode::End => KeyCode::Home,
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,9 +170,15 @@ mod tests {
         press(&mut choices, "\t");
         assert_eq!((choices.tab, choices.scrolled), (Tab::Cache, 0));
         press(&mut choices, "\t");
-        assert_eq!(choices.tab, Tab::Pools);
+        assert_eq!(choices.tab, Tab::Logs);
+        // Its end comes first.
+        press(&mut choices, "kkj");
+        choices.press(KeyCode::PageUp, 10, 2);
+        assert_eq!(choices.scrolled, 11);
+        press(&mut choices, "\t");
+        assert_eq!((choices.tab, choices.scrolled), (Tab::Pools, 0));
         choices.press(KeyCode::BackTab, 10, 2);
-        assert_eq!(choices.tab, Tab::Cache);
+        assert_eq!(choices.tab, Tab::Logs);
         press(&mut choices, "n");
         assert_eq!(choices.server, 1);
         press(&mut choices, "n");

@@ -1,4 +1,5 @@
-//! The picture of `maitred top`: a tab with tables above; with the pools, running scripts below.
+//! The picture of `maitred top`: a tab with tables above; with the pools, running scripts below; or
+//! the end of the log.
 
 use maitred_control::admin::{PoolStatus, ServerStatus};
 use maitred_text::humanize::{plural, shorten};
@@ -61,6 +62,7 @@ impl Sample {
             Tab::Pools => pools(&server, choices, columns),
             Tab::Workers => scripts.show(usize::MAX),
             Tab::Routes => view::routes(&server, columns),
+            Tab::Logs => Vec::new(),
             Tab::Cache => {
                 let mut lines = view::page_cache(&server, columns);
                 lines.extend(view::proxies(&server, columns));
@@ -89,10 +91,39 @@ impl Sample {
         lines
     }
 
-    fn head(&self, columns: usize) -> Vec<String> {
+    /// The lines above a table.
+    pub fn head(&self, columns: usize) -> Vec<String> {
         let server = view::server_line(&self.server, columns);
         vec![server, format!("{:.1} requests/s", self.rate)]
     }
+}
+
+/// The lines of a screen with the log below these lines. `choices.scrolled` becomes at most the
+/// number of lines that do not fit.
+pub fn log_screen(
+    mut lines: Vec<String>,
+    log: &[String],
+    choices: &mut Choices,
+    size: Size,
+) -> Vec<String> {
+    let Size { columns, rows } = size;
+    lines.truncate(rows.saturating_sub(1));
+    if let Some(last) = lines.last_mut() {
+        *last = shorten(&format!("{last}   {}", tabs(choices)), columns);
+    }
+    let space = rows.saturating_sub(lines.len() + 1);
+    let hidden = log.len().saturating_sub(space);
+    choices.scrolled = choices.scrolled.min(hidden);
+    let below = choices.scrolled;
+    let end = log.len() - below;
+    lines.extend(log[end.saturating_sub(space)..end].iter().cloned());
+    if log.is_empty() && space > 0 {
+        lines.push(format!("nothing to show in {}", choices.tab.name()));
+    }
+    lines.resize(rows.saturating_sub(1).max(lines.len()), String::new());
+    lines.push(shorten(&footer(choices, below), columns));
+    lines.truncate(rows);
+    lines
 }
 
 fn pools(server: &ServerStatus, choices: &Choices, columns: usize) -> Vec<String> {
@@ -158,6 +189,9 @@ fn footer(choices: &Choices, below: usize) -> String {
     };
     let scroll = match (choices.scrolled, below) {
         (0, 0) => String::new(),
+        (_, below) if choices.tab == Tab::Logs => {
+            format!(", {} below (End follows them)", plural(below as u64, "line"))
+        }
         (_, below) => format!(", ↑↓ {} below", plural(below as u64, "line")),
     };
     format!("q quits, {paused}{of_pools}, / filters{filter}{scroll}")
@@ -216,7 +250,7 @@ mod tests {
         assert!(lines.iter().any(|line| line.ends_with("3 requests are here:")), "{lines:#?}");
         let footer = "q quits, p pauses, s sorts (by load), a all pools, / filters";
         assert_eq!(lines[23], footer);
-        assert_eq!(lines[1], "12.3 requests/s   [1 pools] 2 workers 3 routes 4 cache");
+        assert_eq!(lines[1], "12.3 requests/s   [1 pools] 2 workers 3 routes 4 cache 5 logs");
     }
 
     #[test]
@@ -273,6 +307,29 @@ mod tests {
         for rows in 0..40 {
             let lines = sample.screen(&mut choices(), Size { columns: 80, rows });
             assert_eq!(lines.len(), rows);
+            let log: Vec<String> = (0..rows % 7 * 5).map(|number| number.to_string()).collect();
+            let size = Size { columns: 80, rows };
+            let lines = log_screen(sample.head(80), &log, &mut choices(), size);
+            assert_eq!(lines.len(), rows);
         }
+    }
+
+    #[test]
+    fn the_end_of_the_log_is_shown_until_it_is_scrolled() {
+        let log: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
+        let mut choices = Choices { tab: Tab::Logs, ..choices() };
+        let lines = log_screen(sample(0).head(80), &log, &mut choices, SCREEN);
+        assert!(lines[1].ends_with("4 cache [5 logs]"), "{lines:#?}");
+        assert_eq!((lines[2].as_str(), lines[22].as_str()), ("line 79", "line 99"));
+        assert_eq!(lines[23], "q quits, p pauses, / filters");
+        choices.scrolled = 10;
+        let lines = log_screen(sample(0).head(80), &log, &mut choices, SCREEN);
+        assert_eq!((lines[2].as_str(), lines[22].as_str()), ("line 69", "line 89"));
+        assert!(lines[23].ends_with(", 10 lines below (End follows them)"), "{}", lines[23]);
+        choices.scrolled = usize::MAX;
+        let lines = log_screen(sample(0).head(80), &log, &mut choices, SCREEN);
+        assert_eq!((lines[2].as_str(), choices.scrolled), ("line 0", 79));
+        let lines = log_screen(sample(0).head(80), &[], &mut choices, SCREEN);
+        assert_eq!((lines[2].as_str(), choices.scrolled), ("nothing to show in logs", 0));
     }
 }

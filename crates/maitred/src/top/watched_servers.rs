@@ -8,8 +8,10 @@ use maitred_text::humanize::shorten;
 
 use crate::client::Client;
 use crate::command::Reach;
-use crate::top::choices::Choices;
-use crate::top::frame::{Sample, Size};
+use crate::top::choices::{Choices, Tab};
+use crate::top::frame::{Sample, Size, log_screen};
+use crate::top::log_view::{self, short_names};
+use crate::top::tailed_log::{LogEnd, TailedLog};
 
 /// How long a server that has not replied is left alone.
 const RETRY: Duration = Duration::from_secs(10);
@@ -27,6 +29,10 @@ struct TopServer {
     retry_at: Option<Instant>,
     /// What it has reported last, or why there is nothing.
     sample: Result<Sample, String>,
+    /// Its log, from the first look at it on.
+    log: Option<TailedLog>,
+    /// What of the log is shown.
+    log_end: LogEnd,
 }
 
 /// The watched servers, at least one.
@@ -45,6 +51,8 @@ impl Servers {
             before: None,
             retry_at: None,
             sample: Err(String::new()),
+            log: None,
+            log_end: LogEnd::default(),
         };
         let first = Client::reach(reach)?;
         let path = first.path().to_owned();
@@ -80,6 +88,15 @@ impl Servers {
         Ok(())
     }
 
+    /// Reads what the logs have by now. They are followed from the first time on.
+    pub fn refresh_logs(&mut self) {
+        for server in &mut self.0 {
+            let path = server.path.clone().unwrap_or_default();
+            let log = server.log.get_or_insert_with(|| TailedLog::follow(path));
+            server.log_end = log.read();
+        }
+    }
+
     /// All lines of the first server, for an output that is no screen, after a line for each if
     /// there are several.
     pub fn lines(&self, choices: &Choices, columns: usize) -> Vec<String> {
@@ -97,6 +114,9 @@ impl Servers {
     /// several.
     pub fn screen(&self, choices: &mut Choices, size: Size) -> Vec<String> {
         let mut lines = self.overview(choices, size.columns);
+        if choices.tab == Tab::Logs {
+            return self.log_screen(lines, choices, size);
+        }
         let rows = size.rows.saturating_sub(lines.len());
         match self.0.get(choices.server).map(|server| &server.sample) {
             Some(Ok(sample)) => lines.extend(sample.screen(choices, Size { rows, ..size })),
@@ -105,6 +125,20 @@ impl Servers {
         }
         lines.truncate(size.rows);
         lines
+    }
+
+    /// The logs of all servers, below these lines.
+    fn log_screen(&self, mut lines: Vec<String>, choices: &mut Choices, size: Size) -> Vec<String> {
+        match self.0.get(choices.server).map(|server| &server.sample) {
+            Some(Ok(sample)) => lines.extend(sample.head(size.columns)),
+            Some(Err(why)) => lines.extend([shorten(why, size.columns), String::new()]),
+            None => {}
+        }
+        let paths: Vec<&Path> = self.0.iter().filter_map(|one| one.path.as_deref()).collect();
+        let ends: Vec<&LogEnd> = self.0.iter().map(|server| &server.log_end).collect();
+        let names = short_names(&paths);
+        let rows = log_view::rows(&ends, &names, &choices.filter, size.columns);
+        log_screen(lines, &rows, choices, size)
     }
 
     fn overview(&self, choices: &Choices, columns: usize) -> Vec<String> {

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use maitred_config::{Config, PurgeLog};
+use maitred_control::nodes::NodeFigures;
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
     FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeLogStatus, PurgeReach,
@@ -67,6 +68,8 @@ pub struct PurgeLogManager {
     unsent: BTreeSet<u64>,
     /// Its state, as it was reported.
     state: Option<PurgeLogState>,
+    /// What other nodes are to show of this one, until it is sent.
+    figures: Option<NodeFigures>,
 }
 
 impl PurgeLogManager {
@@ -145,6 +148,16 @@ impl PurgeLogManager {
         }
     }
 
+    /// Takes what other nodes are to show of this one.
+    pub fn announce(&mut self, figures: NodeFigures) {
+        self.figures = Some(figures);
+    }
+
+    /// The order to announce that, if it is new.
+    pub fn take_announcement(&mut self) -> Option<ToPurgeLog> {
+        self.figures.take().map(|figures| ToPurgeLog::Announce { figures })
+    }
+
     /// The fronts have ended: other nodes need not wait for this one.
     pub fn leave(&mut self) {
         if let Some(peer) = self.peer.as_mut().filter(|_| !self.is_leaving) {
@@ -179,7 +192,9 @@ impl PurgeLogManager {
                 }
             },
             FromPurgeLog::State(state) => self.state = Some(state.clone()),
-            FromPurgeLog::Apply { .. } | FromPurgeLog::Claimed { .. } => {}
+            FromPurgeLog::Apply { .. }
+            | FromPurgeLog::Claimed { .. }
+            | FromPurgeLog::Nodes { .. } => {}
         }
         Some(report)
     }

@@ -131,6 +131,7 @@ impl Supervisor {
                 let config = &self.plan.config;
                 cookies::seen(&mut self.cookies, config, &mut self.fronts, seen);
             }
+            FromFront::NodeFigures { figures } => self.purge_log.announce(figures),
             FromFront::MetricsRequested => {
                 self.pools.query_opcaches(&self.scoreboards, now);
                 self.admin.measure(&mut self.pools, &self.scoreboards, now);

@@ -38,6 +38,7 @@ impl Supervisor {
         if self.purge_log.is_running() {
             let mut orders = self.purges.take_for_log();
             orders.extend(self.jobs.take_claims());
+            orders.extend(self.purge_log.take_announcement());
             self.purge_log.say(orders);
         }
     }
@@ -57,6 +58,10 @@ impl Supervisor {
                 Some(FromPurgeLog::State(_)) => {}
                 Some(FromPurgeLog::Published { number, reach }) => {
                     self.purges.reached(number, reach);
+                }
+                Some(FromPurgeLog::Nodes { outcome }) => {
+                    let line = self.fronts.line();
+                    self.fronts.tell(line, ToFront::ShowNodes { outcome });
                 }
                 Some(FromPurgeLog::Claimed { number, outcome }) => {
                     self.run_is_decided(number, outcome);

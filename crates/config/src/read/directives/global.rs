@@ -268,6 +268,19 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "admin_url",
+        default: Preset::Words("none: there is no link"),
+        takes: "a URL of a host and perhaps a port, such as \"https://node1.example:9180\"",
+        needs: Needs::Live,
+        doc: "Where a browser reaches the `admin` listener of this node. The dashboards of the \
+              other nodes with the same `purge_log` link to it.",
+        example: "\"https://node1.example:9180\"",
+        read: |config, value| {
+            let url = |text: &str| admin::is_origin(text).then(|| text.to_owned());
+            store(&mut config.admin_access.url, value.text_as(url).map(Some))
+        },
+    },
+    Directive {
         name: "admin_socket",
         default: Preset::Words(
             "/run/maitred/admin.sock for root; otherwise maitred/admin.sock in $XDG_RUNTIME_DIR, \

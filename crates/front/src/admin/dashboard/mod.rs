@@ -1,7 +1,9 @@
 //! The dashboard: one page, its style and its script, and the state of the server, which a stream
 //! of server-sent events keeps current. Read only.
 
+mod certificate_rows;
 pub(crate) mod merge_patch;
+mod node_rows;
 pub(crate) mod server_state;
 
 use std::io::Write;

@@ -3,19 +3,20 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_scoreboard::{Cause, Histogram, Reading, RequestHistograms, RequestOutcome};
 use maitred_seat::WorkerState;
 use serde_json::{Map, Value, json};
 
 use crate::admin::dashboard::merge_patch::without_nulls;
+use crate::admin::dashboard::{certificate_rows, node_rows};
 use crate::admin::{node_load, readiness};
 use crate::pool::Pool;
 use crate::pool::route_metrics::RouteStats;
 use crate::pool::status::View;
 use crate::runtime::clock;
-use crate::services::{CertificateExpiry, Shared, Thread};
+use crate::services::{Shared, Thread};
 
 /// Most pools that are shown: those with the most requests.
 const MAX_POOLS: usize = 200;
@@ -83,10 +84,16 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "stacks": (view == View::Whole).then(|| stacks(shared)),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
         "proxies": shared.proxies.read(),
-        "certificates": shows_tenants.then(|| certificates(shared)),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
+        "nodes": shows_tenants.then(|| shared.nodes.seen()).flatten().map(|seen| {
+            node_rows::nodes(&seen, Instant::now())
+        }),
     });
+    if shows_tenants {
+        let (all, failures) = (shared.certificates.load(), shared.recent_requests.failures());
+        certificate_rows::add_to(&mut state, &all, &failures);
+    }
     without_nulls(&mut state);
     state
 }
@@ -272,22 +279,6 @@ fn sites(thread: &Thread) -> Vec<Value> {
         json!({ "hosts": hosts, "runs": site.backend.to_string(), "cached": site.cache.is_some() })
     };
     all.map(site).collect()
-}
-
-fn certificates(shared: &Shared) -> Vec<Value> {
-    let (certificates, failures) = (shared.certificates.load(), shared.recent_requests.failures());
-    let one = |expiry: &CertificateExpiry| {
-        let mut failed = failures.iter();
-        let failed = failed.find(|failure| expiry.names.contains(&failure.name));
-        json!({
-            "names": expiry.names,
-            "until": expiry.until,
-            "failures": failed.map(|failed| failed.failures),
-            "error": failed.map(|failed| &failed.error),
-            "next": failed.and_then(|failed| failed.next),
-        })
-    };
-    certificates.iter().map(one).take(MAX_SITES).collect()
 }
 
 fn spans(shared: &Shared) -> Map<String, Value> {

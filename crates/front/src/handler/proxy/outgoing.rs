@@ -130,7 +130,7 @@ impl Outgoing<'_> {
         set(FORWARDED_PROTO, scheme.as_bytes());
         set(REQUEST_ID, self.id.as_str().as_bytes());
         if let Some(trace) = &self.trace {
-            set(TRACEPARENT, trace.for_backend().as_bytes());
+            set(TRACEPARENT, &trace.for_backend());
             if let Some(state) = &trace.state {
                 set(TRACESTATE, state.as_bytes());
             }

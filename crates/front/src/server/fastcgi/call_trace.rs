@@ -21,6 +21,15 @@ const TRACESTATE: &[u8] = b"HTTP_TRACESTATE";
 /// The trace of a request with these parameters, in which it replaces that of the client. None if
 /// they are malformed.
 pub fn begin(traces: &Traces, stream: &mut Vec<u8>) -> Option<RequestTrace> {
+    let mut has_own = false;
+    for pair in params(stream) {
+        has_own |= matches!(pair.ok()?.0, TRACEPARENT | TRACESTATE);
+    }
+    if !has_own {
+        let trace = traces.begin(|_| std::iter::empty());
+        write_pair(stream, TRACEPARENT, &trace.for_backend()).ok()?;
+        return Some(trace);
+    }
     let (mut rest, mut values) = (Vec::with_capacity(stream.len() + 256), Vec::new());
     let (mut pairs, mut begin) = (params(stream), 0);
     while let Some(pair) = pairs.next() {
@@ -38,7 +47,7 @@ pub fn begin(traces: &Traces, stream: &mut Vec<u8>) -> Option<RequestTrace> {
         of_name.map(|(_, value)| *value)
     };
     let trace = traces.begin(of);
-    write_pair(&mut rest, TRACEPARENT, trace.for_backend().as_bytes()).ok()?;
+    write_pair(&mut rest, TRACEPARENT, &trace.for_backend()).ok()?;
     if let Some(state) = &trace.state {
         write_pair(&mut rest, TRACESTATE, state.as_bytes()).ok()?;
     }
@@ -60,9 +69,15 @@ pub struct CallEnd<'a> {
 /// the dashboard if it was slow or has failed.
 pub fn conclude(shared: &Shared, call: &FastcgiCall, site: &FastcgiSite, end: CallEnd<'_>) {
     let CallEnd { status, progress, lines } = end;
-    let traces = shared.traces.load();
-    let is_notable = request_detail::is_notable(shared, status, call.begun_at.elapsed());
-    if call.trace.is_none() && !is_notable {
+    if call.trace.is_none() && !shared.recent_requests.is_wanted() {
+        return;
+    }
+    let (traces, took) = (shared.traces.load(), call.begun_at.elapsed());
+    let is_notable = request_detail::is_notable(shared, status, took);
+    let selected = traces.as_ref().zip(call.trace.as_ref()).filter(|(traces, trace)| {
+        request_spans::selected_for(traces, trace, status, took).is_some()
+    });
+    if selected.is_none() && !is_notable {
         return;
     }
     let text = |name: &[u8]| String::from_utf8_lossy(call.param(name).unwrap_or_default());
@@ -92,8 +107,9 @@ pub fn conclude(shared: &Shared, call: &FastcgiCall, site: &FastcgiSite, end: Ca
         record: &record,
         host: &host,
         begun: call.begun_at,
+        took,
     };
-    if let (Some(traces), Some(trace)) = (&*traces, &call.trace) {
+    if let Some((traces, trace)) = selected {
         request_spans::export(traces, trace, &request);
     }
     request_detail::remember(shared, &request);
@@ -134,10 +150,19 @@ mod tests {
         ]);
         let trace = begin(&traces(), &mut params).unwrap();
         assert_eq!(trace.trace_id.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
-        assert_eq!(values(&params, TRACEPARENT), [trace.for_backend().as_bytes()]);
+        assert_eq!(values(&params, TRACEPARENT), [&trace.for_backend()]);
         assert_eq!(values(&params, TRACESTATE), [b"a=1,b=2"]);
         assert_eq!(values(&params, b"SCRIPT_NAME"), [b"/a.php"]);
         assert_eq!(values(&params, b"HTTP_LONG"), [&long]);
+    }
+
+    #[test]
+    fn without_a_trace_of_the_client_the_parameters_stay_as_they_are() {
+        let mut params = stream(&[(b"SCRIPT_NAME", b"/a.php")]);
+        let before = params.clone();
+        let trace = begin(&traces(), &mut params).unwrap();
+        assert!(params.starts_with(&before) && trace.parent.is_none());
+        assert_eq!(values(&params, TRACEPARENT), [&trace.for_backend()]);
     }
 
     #[test]

@@ -24,16 +24,21 @@ pub struct FastcgiEncoder<'a> {
     framed: u64,
     /// The script has written part of its response.
     has_said: bool,
-    /// The status in the first part of it.
-    status: u16,
+    /// The status in the first part of it; none: it is not wanted.
+    status: Option<u16>,
     /// Its entry in the access log, if it gets one.
     log: Option<&'a mut Entry>,
 }
 
 impl<'a> FastcgiEncoder<'a> {
-    /// An unwritten response.
-    pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
-        FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, status: 200, log }
+    /// An unwritten response. `reads_status`: its status is looked for.
+    pub fn new(
+        request_id: u16,
+        log: Option<&'a mut Entry>,
+        reads_status: bool,
+    ) -> FastcgiEncoder<'a> {
+        let status = reads_status.then_some(200);
+        FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, status, log }
     }
 
     /// Whether another response may replace it after `sent` bytes: no script output is among them,
@@ -49,9 +54,9 @@ impl<'a> FastcgiEncoder<'a> {
         }
     }
 
-    /// The status of the script's response.
+    /// The status of the script's response; 200 if it is not looked for.
     pub fn status(&self) -> u16 {
-        self.status
+        self.status.unwrap_or(200)
     }
 
     /// Number of bytes of all its records.
@@ -66,8 +71,8 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         match said {
             ResponseEvent::Stdout(content) => {
-                if !self.has_said {
-                    self.status = status_of(content);
+                if let (Some(status), false) = (&mut self.status, self.has_said) {
+                    *status = status_of(content);
                 }
                 self.has_said = true;
                 if let Some(log) = &mut self.log {

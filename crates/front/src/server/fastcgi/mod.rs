@@ -235,6 +235,7 @@ async fn run_script(
     let ScriptRequest { call, body, site } = *request;
     let (method, target, script) = (call.method(), call.target(), call.script());
     let wants_report = site.log.is_some();
+    let is_remembered = thread.shared.recent_requests.is_wanted();
     let run = Run {
         backend: &site.backend,
         method: &method,
@@ -246,10 +247,11 @@ async fn run_script(
         trace: call.trace.as_ref().map(|trace| trace.trace_id),
         spool_dir: &site.spool_dir,
         priority: Priority::Normal,
-        lines: RequestLines::default(),
+        lines: RequestLines::new(is_remembered),
         fields: call,
     };
-    let mut form = FastcgiEncoder::new(call.begun.request_id, log);
+    let reads_status = is_remembered || call.trace.is_some();
+    let mut form = FastcgiEncoder::new(call.begun.request_id, log, reads_status);
     let before = server.sent();
     let tried = match reject_early(thread.number, &run) {
         Some(tried) => tried,

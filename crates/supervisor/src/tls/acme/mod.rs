@@ -20,7 +20,7 @@ use maitred_control::acme::{
     Cause, FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
 };
 use maitred_control::admin::CertificateStatus;
-use maitred_control::front::{CertificateFailure, MAX_FAILURES_SHOWN, shown};
+use maitred_control::front::{CertificateFailure, CertificateFailures, shown};
 use maitred_control::shared_certificates::ToShared;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
@@ -162,14 +162,17 @@ impl AcmeManager {
         peer.filter(|peer| !peer.is_closed())
     }
 
-    /// The hosts whose certificates could not be got, for the dashboard.
-    pub fn failures(&self, moment: Moment) -> Vec<CertificateFailure> {
-        let failed = self.status(moment).into_iter().filter_map(|status| {
+    /// The hosts whose certificates could not be got, for the dashboard: first those that have
+    /// none, then those whose certificate ends first.
+    pub fn failures(&self, moment: Moment) -> CertificateFailures {
+        let mut all = self.status(moment);
+        all.sort_by_key(|status| status.expires);
+        let failed = all.into_iter().filter_map(|status| {
             let error = shown(&status.error?);
             let CertificateStatus { name, failures, next, .. } = status;
             Some(CertificateFailure { name, failures, error, next })
         });
-        failed.take(MAX_FAILURES_SHOWN).collect()
+        CertificateFailures::of(failed.collect())
     }
 
     /// The status of all hosts.

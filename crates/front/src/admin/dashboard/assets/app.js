@@ -87,13 +87,17 @@ function findings(name) {
 }
 function memoryGrowth(name) {
   const samples = history_ && (name === pool ? history_.pool : poolNames().length === 1 ? history_.all : null);
-  const known = (samples || []).filter(one => one.memory > 0);
+  const known = (samples || []).filter(one => one.memory > 0 && one.workers > 0);
   if (known.length < 6) return null;
-  const [first, last] = [known[Math.floor(known.length / 4)], known[known.length - 1]];
-  const grown = (last.memory - first.memory) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
+  // More workers need more memory, and that is no leak: it counts for each worker. It was measured up to ten
+  // seconds before, so of two numbers of workers the one counts that makes the growth smaller.
+  const at = Math.max(1, Math.floor(known.length / 4)), end = known.length - 1;
+  const each = (index, of) => known[index].memory / of(known[index].workers, known[index - 1].workers);
+  const [first, last, before, now] = [known[at], known[end], each(at, Math.min), each(end, Math.max)];
+  const grown = Math.min(last.memory - first.memory, (now - before) * last.workers) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
   // In the first minutes it has to be more, and without a pause: an application that warms up grows as well.
-  const grows = known.length >= 18 ? grown > 32 && last.memory > first.memory * 1.25
-    : grown > 48 && last.memory > first.memory * 1.5 && known.slice(1).every((one, index) => one.memory > known[index].memory);
+  const grows = known.length >= 18 ? grown > 32 && now > before * 1.25
+    : grown > 48 && now > before * 1.5 && known.slice(1).every((one, index) => one.memory > known[index].memory);
   return grows ? "its memory has grown by " + mib(grown) + " in " + many(Math.max(1, Math.round(hours * 60)), "minute") + ": a leak, if that goes on (pm.max_requests ends it)." : null;
 }
 function recentErrors(name, counts) {
@@ -101,9 +105,15 @@ function recentErrors(name, counts) {
   return Object.entries(counts || {}).reduce((sum, [cause, count]) => sum + count - (old[cause] || 0), 0);
 }
 
+const limits = {cpu: "processors", memory: "memory", max_children: "max_children", demand: "demand", downstream: "what scripts wait for", front: "the front's threads"};
+// What is wrong with a node; null: nothing.
+const nodeProblem = one => one.silent ? "silent for " + (one.silent < 120 ? one.silent + " s" : Math.round(one.silent / 60) + " minutes") : one.ready ? null : "not ready: " + one.reason;
+const nodes = () => (state.nodes && state.nodes.list) || [];
+
 const draw = {
   pools() {
-    const all = chosen().flatMap(findings).sort((a, b) => ["bad", "warn", "info"].indexOf(a.level) - ["bad", "warn", "info"].indexOf(b.level)).slice(0, 8);
+    const elsewhere = nodes().filter(one => !one.here && nodeProblem(one)).map(one => ({level: "bad", text: "node " + one.name + ": " + nodeProblem(one) + "."}));
+    const all = [...elsewhere, ...chosen().flatMap(findings)].sort((a, b) => ["bad", "warn", "info"].indexOf(a.level) - ["bad", "warn", "info"].indexOf(b.level)).slice(0, 8);
     $("findings").replaceChildren(...(all.length ? all : [{level: "good", text: "Nothing stands out: no request waits, and none fails."}]).map(f => el("li", {class: f.level}, f.text)));
     rows("pool-rows", chosen().map(name => {
       const p = state.pools[name], r = p.recent || {}, seats = el("span", {class: "seats", role: "img", "aria-label": p.busy + " busy, " + Math.max(0, (p.workers || 0) - p.busy) + " idle, " + (p.coming || 0) + " starting"});
@@ -153,7 +163,6 @@ const draw = {
   sizing() {
     $("sizing-cards").replaceChildren(...chosen().map(name => {
       const p = state.pools[name], load = p.load || {}, used = load.saturation || 0, level = used > 0.95 ? "bad" : used > 0.8 ? "warn" : "";
-      const limits = {cpu: "processors", memory: "memory", max_children: "max_children", demand: "demand", downstream: "what scripts wait for", front: "the front's threads"};
       const fill = el("i", level ? {class: level} : {});
       fill.style.width = Math.min(100, used * 100) + "%";
       const card = el("article", {class: "card"}, el("h3", {}, name),
@@ -199,13 +208,31 @@ const draw = {
     $("spans").textContent = state.spans ? "Spans: " + Object.entries(state.spans).map(([k, v]) => number(v) + " " + k).join(", ") + "." : "No section [traces]: nothing is exported.";
   },
   certificates() {
+    const failed = state.hidden_failures || 0, hidden = state.hidden_certificates || 0;
+    // Which of the certificates without a reason are among them is not known here.
+    $("certificate-note").textContent = (failed ? many(failed, "more certificate") + " could not be got than the ones with a reason here: maitred status lists all. " : "") + (hidden ? many(hidden, "certificate") + " that end" + (hidden === 1 ? "s" : "") + " later " + (hidden === 1 ? "is" : "are") + " not shown." : "");
     rows("certificate-rows", (state.certificates || []).map(c => {
       const days = c.until === undefined ? null : Math.floor((c.until * 1e3 - Date.now()) / 864e5);
       const left = days === null ? "–" : String(days);
       return row([el("td", {class: "wide"}, (c.names || []).join(", ")), c.until === undefined ? "not issued yet" : new Date(c.until * 1e3).toISOString().slice(0, 10), n(days !== null && days < 14 ? el("strong", {class: days < 3 ? "bad" : "warn"}, left) : left),
-        el("td", {class: "wide"}, !c.error ? "–" : "failed " + many(c.failures, "time") + ": " + c.error + (c.next ? "; next " + new Date(c.next * 1e3).toLocaleString() : ""))]);
+        el("td", {class: "wide"}, !c.error ? (failed ? "may have failed: see above" : "–") : "failed " + many(c.failures, "time") + ": " + c.error + (c.next ? "; next " + new Date(c.next * 1e3).toLocaleString() : ""))]);
     }), "no certificates: plain HTTP, or another server ends TLS");
   },
+};
+
+draw.nodes = () => {
+  const known = state.nodes;
+  $("nodes-note").textContent = state.server.view === "without requests" ? "Nodes are not shown to this client: pools run as several users."
+    : !known ? "Only this node is known here: with a purge log (purge_log), the nodes that share its Redis show each other their load."
+    : known.problem ? "The purge log is not reached, so this is not current: " + known.problem + "."
+    : "The nodes with the same purge log; each announces itself every five seconds." + (known.more ? " " + many(known.more, "more node") + (known.more === 1 ? " is" : " are") + " not shown." : "");
+  rows("node-rows", nodes().map(one => {
+    // What another node has written is only a link if it leads to a host.
+    const name = one.url && !one.here && /^https?:\/\/[\w.:[\]-]+$/.test(one.url) ? el("a", {href: one.url + "/dashboard", rel: "noreferrer"}, one.name) : one.name;
+    const problem = nodeProblem(one);
+    return row([el("th", {scope: "row"}, name, one.here ? " (this node)" : ""), problem ? el("strong", {class: "bad"}, problem) : "ready", n(percent(one.saturation)), limits[one.nearest] || one.nearest,
+      n((one.requests / 60).toFixed(one.requests < 600 ? 1 : 0)), n(ms(one.wait)), n(one.failed ? el("strong", {class: "bad"}, number(one.failed)) : "0"), one.version], one.here ? {class: "chosen"} : {});
+  }), known ? "no node has announced itself yet" : "no other node is known");
 };
 
 async function topPages() {
@@ -314,7 +341,7 @@ function show() {
   for (const name of views) $(name).hidden = name !== now;
   for (const link of document.querySelectorAll("nav a"))
     if (link.hash === "#" + now) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
-  $("chooser").hidden = now === "certificates";
+  $("chooser").hidden = ["certificates", "nodes"].includes(now);
   if (state) { header(); draw[now](); }
 }
 function count() {

@@ -1,0 +1,141 @@
+//! The figures of a node that the nodes with one purge log show each other, for their dashboards.
+//! All of them are whole numbers.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::purge_log::plain_node;
+
+/// The time between two announcements of a node.
+pub const ANNOUNCED_EVERY: Duration = Duration::from_secs(5);
+
+/// Most nodes that are shown.
+pub const MAX_NODES_SHOWN: usize = 64;
+
+/// Longest figures of a node, in bytes of JSON.
+pub const MAX_FIGURES_BYTES: usize = 1024;
+
+/// Longest reason, in characters.
+const MAX_REASON_CHARS: usize = 60;
+
+/// Longest address, in bytes.
+const MAX_URL_BYTES: usize = 160;
+
+/// Longest version and name of a limit, in characters.
+const MAX_WORD_CHARS: usize = 20;
+
+/// Most of a figure: it is exact in JavaScript.
+const MAX_FIGURE: u64 = 1 << 53;
+
+/// What a node says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeFigures {
+    /// Its version.
+    pub version: String,
+    /// Whether it is ready for clients.
+    pub ready: bool,
+    /// Why it is not.
+    pub reason: Option<String>,
+    /// What its requests need of the nearest limit, in thousandths.
+    pub saturation: u64,
+    /// That limit ([`crate::scale::NodeScale::nearest`]).
+    pub nearest: String,
+    /// Requests to scripts, per minute, within the last minute.
+    pub requests: u64,
+    /// Requests within the last minute that failed or were refused.
+    pub failed: u64,
+    /// 95 of a hundred requests have waited less for a worker, in microseconds.
+    pub queue_micros: u64,
+    /// Where a browser reaches its admin listener. That of another node may be any text.
+    pub url: Option<String>,
+}
+
+impl NodeFigures {
+    /// The figures of another node, as it has written them; none: they are no figures. Texts are
+    /// cut, and a long address is left out.
+    pub fn read(text: &str) -> Option<NodeFigures> {
+        let is_short = text.len() <= MAX_FIGURES_BYTES;
+        let told: NodeFigures = serde_json::from_str(text).ok().filter(|_| is_short)?;
+        let word = |word: &str| plain_node(word).chars().take(MAX_WORD_CHARS).collect();
+        let sentence = |text: String| -> String {
+            let text = text.chars().take(MAX_REASON_CHARS);
+            text.map(|c| if c.is_control() { ' ' } else { c }).collect()
+        };
+        let figure = |figure: u64| figure.min(MAX_FIGURE);
+        Some(NodeFigures {
+            version: word(&told.version),
+            ready: told.ready,
+            reason: told.reason.map(sentence),
+            saturation: figure(told.saturation),
+            nearest: word(&told.nearest),
+            requests: figure(told.requests),
+            failed: figure(told.failed),
+            queue_micros: figure(told.queue_micros),
+            url: told.url.filter(|url| url.len() <= MAX_URL_BYTES),
+        })
+    }
+
+    /// As other nodes read it.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A node that has announced itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownNode {
+    /// Its name in the purge log.
+    pub name: String,
+    /// Whether it is this one.
+    pub is_here: bool,
+    /// Seconds since its last announcement.
+    pub age: u64,
+    /// What it says.
+    pub figures: NodeFigures,
+}
+
+/// The nodes with one purge log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownNodes {
+    /// By name, at most [`MAX_NODES_SHOWN`].
+    pub nodes: Vec<KnownNode>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_as_they_are_written_and_hostile_ones_do_no_harm() {
+        let figures = NodeFigures {
+            version: "0.1.0".to_owned(),
+            reason: Some("no pool has a worker".to_owned()),
+            saturation: 630,
+            nearest: "max_children".to_owned(),
+            url: Some("https://node1.example:9180".to_owned()),
+            ..NodeFigures::default()
+        };
+        assert_eq!(NodeFigures::read(&figures.text()), Some(figures));
+        let hostile = NodeFigures {
+            version: "<b>\x1b[2J".repeat(9),
+            reason: Some("\u{1f40c}\n".repeat(40)),
+            requests: u64::MAX,
+            url: Some("http://".repeat(40)),
+            ..NodeFigures::default()
+        };
+        let read = NodeFigures::read(&hostile.text()).unwrap();
+        assert_eq!((read.version.as_str(), read.url), ("?b???2J?b???2J?b???2", None));
+        assert_eq!(read.reason.map(|reason| reason.chars().count()), Some(MAX_REASON_CHARS));
+        assert_eq!(read.requests, MAX_FIGURE);
+        for wrong in ["", "{\"requests\":-1}", "{\"ready\":\"yes\"}", "{", "1e400"] {
+            assert_eq!(NodeFigures::read(wrong), None, "{wrong}");
+        }
+        assert_eq!(NodeFigures::read("{}"), Some(NodeFigures::default()), "of another version");
+        let long = format!("{{\"version\":\"{}\"}}", "x".repeat(MAX_FIGURES_BYTES));
+        assert_eq!(NodeFigures::read(&long), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The figures of nodes for their dashboards: each node writes its own into a hash of Redis, beside
+//! the time, and reads those of all. That has a connection of its own, so that rounds do not wait
+//! for it, and nothing depends on it.
+
+use std::sync::Arc;
+
+use maitred_control::nodes::{KnownNode, KnownNodes, MAX_NODES_SHOWN, NodeFigures};
+use maitred_control::purge_log::{FromPurgeLog, PurgeLogSettings, plain_node};
+use rustls::ClientConfig;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+use crate::link::Link;
+use crate::session::too_slow;
+use crate::wire::Keys;
+
+/// A node that has not announced itself for this long is not shown any more, in seconds.
+const SHOWN_SECONDS: u64 = 600;
+
+/// Most nodes that are removed at a time.
+const MAX_FORGOTTEN: usize = 16;
+
+/// What is written, to be read by all.
+pub type Announced = watch::Receiver<Option<NodeFigures>>;
+
+/// What an exchange needs.
+pub struct FiguresExchange {
+    /// The settings.
+    pub settings: Arc<PurgeLogSettings>,
+    /// The keys.
+    pub keys: Arc<Keys>,
+    /// TLS, if the server has it.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// The supervisor.
+    pub link: Link,
+}
+
+impl FiguresExchange {
+    /// Exchanges figures whenever this node has new ones, until there are none any more.
+    pub async fn run(self, mut announced: Announced) {
+        let mut connection = None;
+        while announced.changed().await.is_ok() {
+            let Some(mine) = announced.borrow_and_update().clone() else { continue };
+            let exchanged = timeout(self.settings.timeout, self.once(&mine, connection.take()));
+            let exchanged = exchanged.await.unwrap_or_else(|_| Err(too_slow(&self.settings)));
+            let outcome = exchanged.map(|(open, known)| {
+                connection = Some(open);
+                known
+            });
+            if self.link.say(&FromPurgeLog::Nodes { outcome }).is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn once(
+        &self,
+        mine: &NodeFigures,
+        connection: Option<Connection>,
+    ) -> Result<(Connection, KnownNodes), String> {
+        let mut open = match connection {
+            Some(connection) => connection,
+            None => Connection::open(&self.settings, self.tls.clone()).await?,
+        };
+        let (key, node) = (self.keys.figures.as_str(), self.settings.node.as_str());
+        let now = open.seconds().await?;
+        open.put(key, node, &format!("{now} {}", mine.text())).await?;
+        let (known, gone) = read_nodes(open.all(key).await?, node, now);
+        for name in gone {
+            open.remove(key, &name).await?;
+        }
+        Ok((open, known))
+    }
+}
+
+/// The nodes in the hash at this time of Redis, and the entries that are to be removed.
+pub fn read_nodes(all: Vec<(String, String)>, me: &str, now: u64) -> (KnownNodes, Vec<String>) {
+    let (mut nodes, mut gone) = (Vec::new(), Vec::new());
+    for (name, text) in all {
+        let parts = text.split_once(' ');
+        let written = parts.and_then(|(at, text)| Some((at.parse().ok()?, text)));
+        let age = written.map(|(at, _): (u64, _)| now.saturating_sub(at));
+        let figures = written.and_then(|(_, text)| NodeFigures::read(text));
+        match (age.filter(|age| *age < SHOWN_SECONDS), figures) {
+            (Some(age), Some(figures)) => {
+                nodes.push(KnownNode {
+                    is_here: name == me,
+                    name: plain_node(&name),
+                    age,
+                    figures,
+                });
+            }
+            _ if gone.len() < MAX_FORGOTTEN => gone.push(name),
+            _ => {}
+        }
+    }
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let more = nodes.len().saturating_sub(MAX_NODES_SHOWN);
+    nodes.truncate(MAX_NODES_SHOWN);
+    (KnownNodes { nodes, more }, gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, text: &str) -> (String, String) {
+        (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn nodes_have_their_age_and_old_and_strange_entries_are_removed() {
+        let all = vec![
+            entry("n2", "690 {\"requests\":7}"),
+            entry("n1\x1b", "600 {}"),
+            entry("gone", "1 {}"),
+            entry("odd", "100 ["),
+            entry("none", ""),
+            entry("me", "200 {}"),
+        ];
+        let (known, gone) = read_nodes(all, "me", 700);
+        assert_eq!(gone, ["gone", "odd", "none"]);
+        let shown: Vec<_> =
+            known.nodes.iter().map(|one| (one.name.as_str(), one.age, one.is_here)).collect();
+        assert_eq!(shown, [("me", 500, true), ("n1?", 100, false), ("n2", 10, false)]);
+        assert_eq!(known.nodes[2].figures.requests, 7);
+    }
+
+    #[test]
+    fn a_flood_of_nodes_is_cut_and_counted() {
+        let all = (0..500).map(|number| entry(&format!("n{number:03}"), "5 {}")).collect();
+        let (known, gone) = read_nodes(all, "n007", 4);
+        assert_eq!((known.nodes.len(), known.more, gone.len()), (MAX_NODES_SHOWN, 436, 0));
+        assert!(known.nodes[7].is_here && known.nodes.iter().all(|one| one.age == 0));
+        let all = (0..500).map(|number| entry(&number.to_string(), "")).collect();
+        assert_eq!(read_nodes(all, "me", 4).1.len(), MAX_FORGOTTEN);
+    }
+}
