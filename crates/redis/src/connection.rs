@@ -35,10 +35,12 @@ pub struct Connection {
 ///
 /// # Errors
 /// One sentence, when there are no usable root certificates.
-pub fn tls(server: &RedisServer) -> Result<Option<Arc<ClientConfig>>, String> {
-    let RedisServer::Tcp { has_tls: true, roots, .. } = server else { return Ok(None) };
+pub fn tls(access: &RedisAccess) -> Result<Option<Arc<ClientConfig>>, String> {
+    if !access.server.has_tls() {
+        return Ok(None);
+    }
     let mut store = RootCertStore::empty();
-    match roots {
+    match &access.roots {
         Some(pem) => {
             for cert in CertificateDer::pem_slice_iter(pem.as_bytes()) {
                 let cert = cert.map_err(|error| format!("ca_file cannot be read: {error}"))?;
