@@ -3,7 +3,8 @@
 use super::known_entries::KnownEntries;
 use super::others::Others;
 use super::outgoing_purges::{Outcome, OutgoingPurges, Sight};
-use crate::log_entry::{EntryId, MAX_NAME_BYTES};
+use super::{Member, MemberSettings, Remark, RoundReply, Start, Step};
+use crate::log_entry::{Entry, EntryId, MAX_NAME_BYTES};
 
 fn id(millis: u64) -> EntryId {
     EntryId { millis, number: 0 }
@@ -103,4 +104,91 @@ fn what_no_node_confirms_is_remembered_4096_times() {
     let settled = purges.settle(after);
     let numbers: Vec<u64> = settled.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (5..=4100).collect::<Vec<u64>>(), "the oldest are forgotten");
+}
+
+/// A member of era `e` that has read the stream up to entry 1-0, at a time of 2 ms.
+fn member() -> Member {
+    let settings = MemberSettings {
+        node: "me".to_owned(),
+        instance: "i".to_owned(),
+        lease: 8000,
+        timeout: 500,
+        everything: "all".to_owned(),
+    };
+    let mut member = Member::new(settings, Start::Cold);
+    (0..3).for_each(|now| drop(next(&mut member, now, reply(1, Vec::new()))));
+    member
+}
+
+/// A reply while the stream ends with this entry.
+fn reply(last: u64, entries: Vec<Entry>) -> RoundReply {
+    let era = Some("e".to_owned());
+    let nodes = vec![("other".to_owned(), "j 1 live".to_owned())];
+    RoundReply { era, ends: Some((id(1), id(last))), entries, nodes, ..RoundReply::default() }
+}
+
+/// A round at this time, and its reply.
+fn next(member: &mut Member, now: u64, reply: RoundReply) -> Vec<Step> {
+    member.round(now);
+    member.replied(reply, now)
+}
+
+#[test]
+fn rounds_are_rare_until_there_is_news_and_frequent_while_a_purge_is_waited_for() {
+    let mut member = member();
+    assert_eq!(member.round_at(), 2 + 1000, "an eighth of the lease");
+    member.hint();
+    assert_eq!(member.round_at(), 3);
+    next(&mut member, 3, reply(1, Vec::new()));
+    assert_eq!(member.round_at(), 3 + 1000);
+    member.submit(1, "{}".to_owned(), 3);
+    assert_eq!(member.round_at(), 4);
+    let own = Entry { id: id(2), token: "i:1".to_owned(), payload: "{}".to_owned() };
+    next(&mut member, 4, RoundReply { added: vec![id(2)], ..reply(2, vec![own]) });
+    assert_eq!(member.round_at(), 5, "others have to learn how far it is");
+    for (now, expected) in [(5, 7), (102, 104), (103, 123)] {
+        next(&mut member, now, reply(2, Vec::new()));
+        assert_eq!(member.round_at(), expected);
+    }
+    next(&mut member, 503, reply(2, Vec::new()));
+    assert_eq!(member.round_at(), 503 + 1000, "its outcome was reported");
+}
+
+#[test]
+fn no_more_is_read_while_256_purges_are_being_applied() {
+    let mut member = member();
+    let entries = |from: u64| {
+        let numbers = from..from + 64;
+        let entry = |millis| {
+            let token = format!("j:{millis}");
+            Entry { id: id(millis), token, payload: "{}".to_owned() }
+        };
+        numbers.map(entry).collect()
+    };
+    for part in 0..4 {
+        assert!(member.round(10 + part).read_after.is_some());
+        member.replied(reply(1000, entries(2 + part * 64)), 10 + part);
+    }
+    assert_eq!(member.round(20).read_after, None);
+    // What is applied meanwhile says nothing of what there is to read.
+    member.replied(reply(1000, Vec::new()), 20);
+    assert_eq!(member.round_at(), 20 + 1000);
+    member.applied(1);
+    assert_eq!(member.round_at(), 21);
+    assert_eq!(member.round(21).read_after, Some(id(257)));
+}
+
+#[test]
+fn another_server_of_the_same_name_is_named_once_and_ends_the_lease() {
+    let mut member = member();
+    let mut told = |now| {
+        let registered = Some("k 5 live".to_owned());
+        let steps = next(&mut member, now, RoundReply { registered, ..reply(1, Vec::new()) });
+        assert!(steps.contains(&Step::Lease(0)));
+        assert!(!steps.iter().any(|step| matches!(step, Step::Lease(1..))));
+        steps.iter().filter(|step| **step == Step::Say(Remark::NameTaken)).count()
+    };
+    assert_eq!(told(10), 0, "it may be the last word of this node's former process");
+    assert_eq!(told(20), 1);
+    assert_eq!(told(30), 0, "once");
 }
