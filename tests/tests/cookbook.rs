@@ -15,7 +15,7 @@ use maitred_tests::server::{
 };
 use maitred_tests::tls::Authority;
 use maitred_tests::web::Web;
-use maitred_tests::{Target, php_version, project_root};
+use maitred_tests::{Target, php_version, ports, project_root};
 use tempfile::TempDir;
 
 const COOKBOOK: &str = "docs/guide/cookbook.md";
@@ -26,6 +26,9 @@ const ROOT: &str = "srv/shop/public";
 
 /// Beginnings of paths in the pages, which lead into a temporary folder here.
 const ELSEWHERE: [&str; 4] = ["\"/srv/", "\"/etc/", "\"/var/", "\"/run/"];
+
+/// Beginnings of lines with an address to listen on.
+const ADDRESSES: [&str; 3] = ["listen = ", "admin = ", "agent_check = "];
 
 /// A block of a page between two fences.
 struct Block {
@@ -145,6 +148,22 @@ impl Here {
         format!("{}\n[[sites]]\nroot = {:?}\n{pool}", self.text, self.path(ROOT))
     }
 
+    /// The same with ports that nothing listens on: `maitred check` warns about others.
+    fn completed_at_free_ports(&self) -> String {
+        let whole = self.completed();
+        let mut of_server = whole.lines().take_while(|line| !line.starts_with('['));
+        let has_own = of_server.any(|line| line.starts_with(ADDRESSES[0]));
+        let own = if has_own { "" } else { "listen = \"127.0.0.1:0\"\n" };
+        let is_address = |line: &str| ADDRESSES.iter().any(|name| line.starts_with(name));
+        let lines = own.lines().chain(whole.lines()).map(|line| match line.rsplit_once(':') {
+            Some((host, _)) if is_address(line) => {
+                format!("{host}:{}\"\n", ports::free_address().port())
+            }
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
+    }
+
     fn script(&self, name: &str, script: &str) {
         write_file(&self.path(ROOT), name, script.as_bytes());
     }
@@ -209,7 +228,8 @@ fn every_configuration_of_the_cookbook_and_of_nginx_is_right() {
         count += 1;
         let here = Here::new(&block.text);
         let file = here.path("maitred.toml");
-        fs::write(&file, here.completed()).expect("a configuration can be written");
+        let whole = here.completed_at_free_ports();
+        fs::write(&file, whole).expect("a configuration can be written");
         let output = outside::maitred(&["check", file.to_str().expect("it is text")]);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
         if !output.status.success() || said.contains("warning") {

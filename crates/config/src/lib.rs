@@ -52,7 +52,7 @@ pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use model::trace_export::{CollectorUrl, Traces};
 pub use on_disk::{MAX_FILE_BYTES, directory_problem};
-pub use position::{Section, file_of_pool, mistake_at};
+pub use position::{Section, SettingMistake, file_of_pool, mistakes_at};
 pub use read::directive::{Directive, Needs, Preset};
 pub use read::directives;
 pub use read::listen::parse_listen;

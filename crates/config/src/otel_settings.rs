@@ -96,7 +96,18 @@ mod tests {
         is(of(&[("OTEL_SERVICE_NAME", "")]), &[]);
         let certificate = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/etc/ssl/ca.pem");
         is(of(&[certificate]), &[("ca_file", "/etc/ssl/ca.pem")]);
+        let traces = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/etc/ssl/traces.pem");
+        is(of(&[certificate, traces]), &[("ca_file", "/etc/ssl/traces.pem")]);
+        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "a=b");
+        let of_traces = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "c=d");
+        is(of(&[headers]), &[("headers", "a=b")]);
+        is(of(&[headers, of_traces]), &[("headers", "c=d")]);
+        let (name, attributes) = (("OTEL_SERVICE_NAME", "1"), ("OTEL_RESOURCE_ATTRIBUTES", "e=f"));
+        let expected = [("service_name", "1"), ("resource_attributes", "e=f")];
+        is(of(&[name, attributes]), &expected);
         let sampler = |name| ("OTEL_TRACES_SAMPLER", name);
+        is(of(&[sampler("always_on")]), &[("ratio", "1"), ("follow_parent", "false")]);
+        is(of(&[sampler("jaeger")]), &[("ratio", "jaeger"), ("follow_parent", "false")]);
         is(of(&[sampler("always_off")]), &[("ratio", "0"), ("follow_parent", "false")]);
         is(
             of(&[sampler("parentbased_traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0.25")]),

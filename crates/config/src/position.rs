@@ -23,30 +23,53 @@ pub enum Section {
     Site(usize),
 }
 
-/// A mistake at a setting of the configuration whose first file is `path`, in the file with the
+/// What is wrong with a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingMistake<'s> {
+    /// Its section.
+    pub section: Section,
+    /// Its name.
+    pub setting: &'s str,
+    /// What is wrong, as one sentence.
+    pub sentence: String,
+}
+
+/// Mistakes at settings of the configuration whose first file is `path`, each in the file with the
 /// setting: at its value, or else at its section. It has no position if no file has either, as for
-/// command line options, or if a file cannot be read.
-pub fn mistake_at(path: &Path, section: &Section, setting: &str, sentence: String) -> Mistake {
+/// command line options, or if a file cannot be read. The files are read once for all of them.
+pub fn mistakes_at(path: &Path, found: Vec<SettingMistake<'_>>) -> Vec<Mistake> {
     let unplaced = |sentence| Mistake { file: path.to_path_buf(), place: None, sentence };
-    let Ok(text) = read(path) else {
-        return unplaced(sentence);
+    let text = if found.is_empty() { None } else { read(path).ok() };
+    let Some(text) = text else {
+        return found.into_iter().map(|one| unplaced(one.sentence)).collect();
     };
     let (sources, faults) = include::gather(path, text);
-    let offset = include::merged(&sources, faults).ok().and_then(|merged| {
-        let file = offset_of_file(&merged.table, &sources, &sentence);
-        let file = file.filter(|_| *section == Section::Tls && setting == "certificates");
-        file.or_else(|| offset_of(&merged.table, section, setting))
+    let merged = include::merged(&sources, faults).ok();
+    let placed = found.into_iter().map(|SettingMistake { section, setting, sentence }| {
+        let offset = merged.as_ref().and_then(|merged| {
+            let is_file = section == Section::Tls && setting == "certificates";
+            let file = is_file.then(|| offset_of_file(&merged.table, &sources, &sentence));
+            file.flatten().or_else(|| offset_of(&merged.table, &section, setting))
+        });
+        match offset {
+            Some(offset) => sources.locate(Fault::new(offset..offset, sentence)),
+            None => unplaced(sentence),
+        }
     });
-    match offset {
-        Some(offset) => sources.locate(Fault::new(offset..offset, sentence)),
-        None => unplaced(sentence),
-    }
+    placed.collect()
+}
+
+/// The same for one mistake.
+fn mistake_at(path: &Path, found: SettingMistake<'_>) -> Mistake {
+    let unplaced = Mistake { file: path.to_path_buf(), place: None, sentence: String::new() };
+    mistakes_at(path, vec![found]).pop().unwrap_or(unplaced)
 }
 
 /// The file of the configuration at `path` in which the pool of this name is defined, or else the
 /// first one.
 pub fn file_of_pool(path: &Path, name: &str) -> PathBuf {
-    mistake_at(path, &Section::Pool(name.to_owned()), "", String::new()).file
+    let (section, sentence) = (Section::Pool(name.to_owned()), String::new());
+    mistake_at(path, SettingMistake { section, setting: "", sentence }).file
 }
 
 fn offset_of(table: &DeTable<'_>, section: &Section, setting: &str) -> Option<usize> {
@@ -103,7 +126,8 @@ mod tests {
         let file = folder.path().join("m.toml");
         std::fs::write(&file, TEXT).unwrap();
         std::fs::write(folder.path().join("a.toml"), INCLUDED).unwrap();
-        let mistake = mistake_at(&file, &section, setting, "x".to_owned()).to_string();
+        let found = SettingMistake { section, setting, sentence: "x".to_owned() };
+        let mistake = mistake_at(&file, found).to_string();
         let place = mistake.strip_suffix(": x").unwrap();
         place.replace(&format!("{}/", folder.path().display()), "")
     }
@@ -144,7 +168,8 @@ mod tests {
         std::fs::write(folder.path().join("a.toml"), second).unwrap();
         let place = |name: &str| {
             let sentence = format!("{} is empty", folder.path().join(name).display());
-            let mistake = mistake_at(&file, &Section::Tls, "certificates", sentence);
+            let (section, setting) = (Section::Tls, "certificates");
+            let mistake = mistake_at(&file, SettingMistake { section, setting, sentence });
             let place = mistake.place.unwrap();
             let file = mistake.file.file_name().unwrap().to_str().unwrap().to_owned();
             format!("{file}:{}:{}", place.line, place.column)
@@ -156,7 +181,14 @@ mod tests {
     #[test]
     fn nothing_is_found_in_a_file_that_is_gone() {
         let gone = Path::new("/nowhere/m.toml");
-        let mistake = mistake_at(gone, &Section::Server, "front_user", "x".to_owned());
-        assert_eq!(mistake.to_string(), "/nowhere/m.toml: x");
+        let found = |sentence: &str| SettingMistake {
+            section: Section::Server,
+            setting: "front_user",
+            sentence: sentence.to_owned(),
+        };
+        let mistakes = mistakes_at(gone, vec![found("x"), found("y")]);
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(mistakes, ["/nowhere/m.toml: x", "/nowhere/m.toml: y"]);
+        assert!(mistakes_at(gone, Vec::new()).is_empty());
     }
 }

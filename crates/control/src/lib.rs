@@ -26,6 +26,7 @@ pub mod scale;
 pub mod scripts;
 pub mod shared_certificates;
 pub mod stack;
+mod supervisor_link;
 pub mod token_bucket;
 mod zygote;
 
@@ -37,6 +38,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
+pub use supervisor_link::SupervisorLink;
 pub use zygote::{
     CacheFigures, CacheSize, Confinement, FromZygote, PRELOADABLE_TIMEOUT, PhpInfo, PrivateFolder,
     ProfileSamples, Snapshot, ToZygote, WorkersOutput, ZygoteSettings, shows_memory_peak,

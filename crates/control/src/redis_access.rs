@@ -17,6 +17,8 @@ pub struct RedisAccess {
     pub password: Option<Secret>,
     /// The database.
     pub database: u32,
+    /// The root certificates to verify it with, as PEM; none: the system's.
+    pub roots: Option<String>,
 }
 
 /// Where Redis is.
@@ -32,7 +34,19 @@ pub enum RedisServer {
         port: u16,
         /// Whether it speaks TLS.
         has_tls: bool,
-        /// The root certificates to verify it with, as PEM; none: the system's.
-        roots: Option<String>,
     },
+}
+
+impl RedisServer {
+    /// Whether it speaks TLS.
+    pub fn has_tls(&self) -> bool {
+        matches!(self, RedisServer::Tcp { has_tls: true, .. })
+    }
+}
+
+impl RedisAccess {
+    /// Whether the system's root certificates verify it.
+    pub fn needs_roots_of_system(&self) -> bool {
+        self.server.has_tls() && self.roots.is_none()
+    }
 }

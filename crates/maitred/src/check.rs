@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use maitred_config::{
-    Address, Config, Destination, FastcgiListener, Listening, LoadedConfig, Section, Upstream,
-    mistake_at,
+    Address, Config, Destination, FastcgiListener, Listening, LoadedConfig, Section,
+    SettingMistake, Upstream, mistakes_at,
 };
 
 use crate::command::Check;
@@ -70,9 +70,11 @@ pub fn check(check: &Check) -> ExitCode {
 /// Warnings about upload folders in which PHP runs. They are no errors: it may be intended.
 fn of_uploads(file: &Path, config: &Config) -> Vec<String> {
     let uploads = maitred_supervisor::upload_folders(config).into_iter();
-    let warnings = uploads
-        .map(|(number, sentence)| mistake_at(file, &Section::Site(number), "root", sentence));
-    warnings.map(|warning| warning.to_string()).collect()
+    let warnings = uploads.map(|(number, sentence)| {
+        let section = Section::Site(number);
+        SettingMistake { section, setting: "root", sentence }
+    });
+    mistakes_at(file, warnings.collect()).iter().map(ToString::to_string).collect()
 }
 
 /// Addresses that cannot be listened on here, with their places. One that is in use is an error
@@ -80,11 +82,11 @@ fn of_uploads(file: &Path, config: &Config) -> Vec<String> {
 fn no_addresses(file: &Path, config: &Config, free_ports: bool) -> Vec<String> {
     let addresses = config.listening().into_iter();
     let unusable = addresses.filter_map(|listening| {
-        let why = no_address(&listening.address(), free_ports)?;
+        let sentence = no_address(&listening.address(), free_ports)?;
         let (section, setting) = place_of(config, listening);
-        Some(mistake_at(file, &section, setting, why).to_string())
+        Some(SettingMistake { section, setting, sentence })
     });
-    unusable.collect()
+    mistakes_at(file, unusable.collect()).iter().map(ToString::to_string).collect()
 }
 
 fn no_address(address: &Address, free_ports: bool) -> Option<String> {

@@ -60,7 +60,9 @@ fn begin(link: Link) -> Result<(), String> {
 fn needs(settings: &PurgeLogSettings) -> Needs {
     let read = match &settings.access.server {
         RedisServer::Unix(path) => vec![path.clone()],
-        RedisServer::Tcp { roots: None, has_tls: true, .. } => maitred_sandbox::folders::of_roots(),
+        RedisServer::Tcp { .. } if settings.access.needs_roots_of_system() => {
+            maitred_sandbox::folders::of_roots()
+        }
         RedisServer::Tcp { .. } => Vec::new(),
     };
     Needs { read, sites: false, written: settings.folder.iter().cloned().collect() }

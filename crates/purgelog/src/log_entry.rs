@@ -98,5 +98,8 @@ mod tests {
         let position = Position { era: "a-1".to_owned(), id: EntryId { millis: 5, number: 7 } };
         assert_eq!(format!("{position}\n").parse(), Ok(position));
         assert_eq!("5-7".parse::<Position>(), Err(()));
+        assert_eq!(" 5-7".parse::<Position>(), Err(()));
+        let of_era = |length: usize| format!("{} 5-7", "e".repeat(length)).parse::<Position>();
+        assert!(of_era(MAX_NAME_BYTES).is_ok() && of_era(MAX_NAME_BYTES + 1).is_err());
     }
 }

@@ -45,3 +45,44 @@ impl PositionFile {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_entry::EntryId;
+
+    fn position(number: u64) -> Position {
+        Position { era: "e-1".to_owned(), id: EntryId { millis: 5, number } }
+    }
+
+    #[test]
+    fn a_position_is_replaced_and_one_that_is_the_same_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("purge-log");
+        let mut file = PositionFile::new(folder.path());
+        assert_eq!(file.read(), None);
+        file.write(&position(1)).unwrap();
+        assert_eq!(file.read(), Some(position(1)));
+        fs::remove_file(&path).unwrap();
+        file.write(&position(1)).unwrap();
+        assert_eq!(file.read(), None);
+        file.write(&position(2)).unwrap();
+        assert_eq!(PositionFile::new(folder.path()).read(), Some(position(2)));
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(file.write(&position(3)).is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_or_garbage_is_no_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PositionFile::new(folder.path());
+        let read = |text: &str| {
+            fs::write(folder.path().join("purge-log"), text).unwrap();
+            file.read()
+        };
+        let padded = |length: usize| format!("{:<length$}", "e-1 5-2");
+        assert_eq!(read(&padded(1024)), Some(position(2)));
+        assert_eq!(read(&padded(1025)), None);
+        assert_eq!(read("garbage"), None);
+    }
+}

@@ -122,7 +122,7 @@ impl Session {
         };
         Ok(Session {
             keys: Arc::new(Keys::new(&settings.prefix)),
-            tls: tls(&settings.access.server)?,
+            tls: tls(&settings.access)?,
             link,
             member: Member::new(member, start),
             file,

@@ -218,6 +218,10 @@ pub fn run_of(info: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
+#[path = "wire_tests.rs"]
+mod reply_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -188,6 +188,32 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_is_the_last_size_that_is_taken() {
+        let line = |length: usize| format!("+{}\r\n", "a".repeat(length - 3));
+        assert!(matches!(all(&line(MAX_LINE_BYTES)), Ok(Some((_, MAX_LINE_BYTES)))));
+        assert_eq!(all(&line(MAX_LINE_BYTES + 1)), Err(Malformed));
+        assert_eq!(all(&"+".repeat(MAX_LINE_BYTES - 1)), Ok(None));
+        assert_eq!(all(&"+".repeat(MAX_LINE_BYTES)), Err(Malformed));
+        let lists = |depth: u32| "*1\r\n".repeat(depth as usize) + ":1\r\n";
+        assert!(matches!(all(&lists(MAX_DEPTH)), Ok(Some(_))));
+        assert_eq!(all(&lists(MAX_DEPTH + 1)), Err(Malformed));
+        for (kind, most) in [('*', MAX_ELEMENTS), ('$', MAX_REPLY_BYTES)] {
+            assert_eq!(all(&format!("{kind}{most}\r\n")), Ok(None));
+            assert_eq!(all(&format!("{kind}{}\r\n", most + 1)), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn a_text_is_one_in_utf_8_and_no_value_is_an_empty_list() {
+        assert_eq!(Value::Text(b"a".to_vec()).text(), Some("a"));
+        assert_eq!(Value::Text(b"\xff".to_vec()).text(), None);
+        assert_eq!(Value::Error("a".to_owned()).text(), None);
+        assert_eq!(Value::Nothing.list(), Some(&[][..]));
+        assert_eq!(Value::List(vec![Value::Number(1)]).list(), Some(&[Value::Number(1)][..]));
+        assert_eq!(Value::Text(Vec::new()).list(), None);
+    }
+
+    #[test]
     fn a_command_is_a_list_of_its_words() {
         let mut bytes = Vec::new();
         command(&[b"GET", b"a\r\n"], &mut bytes);

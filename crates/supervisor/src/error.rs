@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use maitred_config::{Address, Section, mistake_at};
+use maitred_config::{Address, Section, SettingMistake, mistakes_at};
 
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
@@ -81,18 +81,28 @@ impl Error {
         }
     }
 
-    /// Adds the position of the setting in the file at `path`, which the configuration was read
-    /// from.
-    pub fn located(self, path: &Path) -> Error {
-        let Error::Setting { section, setting, said } = self else {
-            return self;
-        };
-        let mistake = mistake_at(path, &section, setting, said);
-        let sentence = match mistake.place {
-            None => mistake.sentence,
-            Some(_) => mistake.to_string(),
-        };
-        Error::Mistakes(sentence)
+    /// Adds the position of each setting in the file at `path`, which the configuration was read
+    /// from. It is read again, once: it may be long, and so may be the list.
+    pub fn located(errors: Vec<Error>, path: &Path) -> Vec<Error> {
+        let settings = errors.iter().filter_map(|error| match error {
+            Error::Setting { section, setting, said } => {
+                let (section, sentence) = (section.clone(), said.clone());
+                Some(SettingMistake { section, setting, sentence })
+            }
+            _ => None,
+        });
+        let mut mistakes = mistakes_at(path, settings.collect()).into_iter();
+        let located = errors.into_iter().map(|error| {
+            if !matches!(error, Error::Setting { .. }) {
+                return error;
+            }
+            match mistakes.next() {
+                Some(mistake) if mistake.place.is_some() => Error::Mistakes(mistake.to_string()),
+                Some(mistake) => Error::Mistakes(mistake.sentence),
+                None => error,
+            }
+        });
+        located.collect()
     }
 
     /// Whether the configuration or the command has to change, rather than the machine.

@@ -243,19 +243,19 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
         let environment = plan::environment("error");
         let is_tried = |pool: &Pool| !findings.faults.stops_pool(&pool.name);
         let found = php_trial::mistakes(config, &programs, &environment, is_tried);
-        findings.mistakes.extend(found.into_iter().map(|why| why.located(file)));
+        findings.mistakes.extend(Error::located(found, file));
     }
-    let located = |said: String| {
-        Error::Setting { section: Section::Tls, setting: "certificates", said }.located(file)
-    };
-    match Certificates::of(config, None) {
+    let wrong =
+        |said: String| Error::Setting { section: Section::Tls, setting: "certificates", said };
+    let found = match Certificates::of(config, None) {
         Ok(certificates) => {
             let faults = certificates.iter().flat_map(Certificates::faults);
-            findings.mistakes.extend(faults.map(|fault| located(fault.sentence)));
+            faults.map(|fault| wrong(fault.sentence)).collect()
         }
-        Err(Error::Configuration(said)) => findings.mistakes.push(located(said)),
-        Err(why) => findings.mistakes.push(why),
-    }
+        Err(Error::Configuration(said)) => vec![wrong(said)],
+        Err(why) => vec![why],
+    };
+    findings.mistakes.extend(Error::located(found, file));
     findings.all()
 }
 
@@ -279,7 +279,7 @@ pub fn check_php(config: &Config, file: &Path) -> Result<Vec<Error>, String> {
     };
     let is_tried = |pool: &Pool| !lacks(pool) && has_user(pool);
     let found = php_trial::mistakes(config, &programs, &environment, is_tried);
-    Ok(lacking.into_iter().chain(found).map(|why| why.located(file)).collect())
+    Ok(Error::located(lacking.into_iter().chain(found).collect(), file))
 }
 
 /// What this machine does not provide of a configuration, though the server would run: one sentence

@@ -219,8 +219,17 @@ impl Plan {
 /// What is wrong with a configuration on this machine, with its place in `file`, and the programs
 /// that were found. For a process with one thread.
 pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
-    identity::distrust_groups(config);
     let (programs, lacking) = Programs::find(config);
+    (findings(config, file, lacking), programs)
+}
+
+/// The same for the configuration in use, whose programs were found. For a process with one thread.
+pub fn examine_again(config: &Config, file: Option<&Path>, programs: &Programs) -> Findings {
+    findings(config, file, programs.missing_by_now(config))
+}
+
+fn findings(config: &Config, file: Option<&Path>, lacking: Vec<Error>) -> Findings {
+    identity::distrust_groups(config);
     let front = identity::of_front(config).ok().flatten();
     let mut errors = site_folders::mistakes(config, front.as_ref());
     errors.extend(identity::mistakes(config));
@@ -230,17 +239,13 @@ pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
     errors.extend(log_files::mistakes(config));
     errors.extend(listen::mistakes(config));
     errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    let located = |why: Error| match file {
-        Some(file) => why.located(file),
-        None => why,
-    };
-    let mut findings = Findings::among(errors, config, located);
+    let mut findings = Findings::among(errors, config, file);
     for pool in &config.pools {
         if identity::of_pool(pool, config).is_err() {
             findings.faults.stop_pool(&pool.name);
         }
     }
-    (findings, programs)
+    findings
 }
 
 /// Threads of the front.

@@ -116,6 +116,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_56_bits_decide_to_the_bit() {
+        let half = 1u128 << (RANDOM_BITS - 1);
+        let others = 0xabu128 << RANDOM_BITS;
+        assert!(TraceId(others | (half - 1)).is_within(500));
+        assert!(!TraceId(others | half).is_within(500));
+        assert!(TraceId(others).is_within(1) && !TraceId(others).is_within(0));
+    }
+
+    #[test]
     fn ids_are_digits_of_a_fixed_length() {
         let id = TraceId::random();
         assert_eq!(TraceId::parse(id.to_string().as_bytes()), Some(id));

@@ -245,7 +245,13 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_between_characters() {
-        let SpanValue::Text(text) = SpanValue::text(&"\u{e9}".repeat(1000)) else { panic!() };
-        assert_eq!(text.len(), 1024);
+        let length = |text: String| match SpanValue::text(&text) {
+            SpanValue::Text(cut) => cut.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(length("\u{e9}".repeat(512)), 1024);
+        assert_eq!(length("\u{e9}".repeat(1000)), 1024);
+        assert_eq!(length("a".to_owned() + &"\u{e9}".repeat(1000)), 1023);
+        assert_eq!(length("a".repeat(1023)), 1023);
     }
 }

@@ -90,6 +90,7 @@ mod tests {
         let sent = String::from_utf8(trace.for_backend().into()).unwrap();
         let expected = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", trace.backend_id);
         assert_eq!((sent, trace.state.as_deref()), (expected, Some("a=1,b=2")));
+        assert_eq!(trace.flags(), 1, "its caller does not say that the id is random");
         assert!(!of(1000, true, &[("traceparent", &PARENT.replace("-01", "-00"))]).is_sampled);
     }
 
@@ -106,6 +107,7 @@ mod tests {
             let trace = of(1000, true, &[("traceparent", parent), ("tracestate", "a=1")]);
             assert!(trace.parent.is_none() && trace.state.is_none() && trace.is_sampled);
             assert!(trace.for_backend().ends_with(b"-03"), "its id is random");
+            assert_eq!(trace.flags(), 3);
         }
         assert_ne!(of(0, true, &[]).trace_id, of(0, true, &[]).trace_id);
     }

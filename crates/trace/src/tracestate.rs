@@ -94,6 +94,20 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_list_has_2048_bytes() {
+        let member = |name: char, bytes: usize| format!("{name}={}", "x".repeat(bytes - 2));
+        // Seven of 255 bytes and one, with a comma between each two.
+        let list = |last: usize| {
+            let others = ('a'..='g').map(|name| member(name, 255));
+            others.chain([member('h', last)]).collect::<Vec<_>>().join(",")
+        };
+        let longest = list(MAX_BYTES - 7 * 256);
+        assert_eq!(longest.len(), MAX_BYTES);
+        assert_eq!(of(&[&longest]), Some(longest));
+        assert_eq!(of(&[&list(MAX_BYTES - 7 * 256 + 1)]), None);
+    }
+
+    #[test]
     fn invalid_lists_are_dropped_as_a_whole() {
         let many: Vec<String> = (0..33).map(|number| format!("k{number}=v")).collect();
         let (many, long) = (many.join(","), format!("a={}", "x".repeat(257)));

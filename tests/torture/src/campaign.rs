@@ -132,44 +132,58 @@ impl Run<'_> {
         let undone = shared.now();
         let recovery = self.until_all_right(RECOVERY_MAX);
         let failed = shared.ledger().end(shared.now());
-        match recovery {
-            Some(recovery) => self.recoveries.push(recovery),
+        match recovery.took {
+            Some(took) => self.recoveries.push(took),
             None => shared.violation(&format!(
-                "{}: not every kind of request is served {} s after its end",
+                "{}: {} not right {} s after its end; load {}",
                 step.fault.name(),
-                RECOVERY_MAX.as_secs()
+                recovery.last.join(", "),
+                RECOVERY_MAX.as_secs(),
+                std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim_end()
             )),
         }
         println!(
-            "torture: {:8.3} s  {:<20} {} × {:.2} s: failed {failed}, recovered in {:.2} s",
+            "torture: {:8.3} s  {:<20} {} × {:.2} s: failed {failed}, recovered in {:.2} s: {}",
             from.as_secs_f64(),
             step.fault.name(),
             step.amount,
             (undone - from).as_secs_f64(),
-            recovery.unwrap_or(RECOVERY_MAX).as_secs_f64()
+            recovery.took.unwrap_or(RECOVERY_MAX).as_secs_f64(),
+            recovery.last.join(", ")
         );
     }
 
     /// Waits until all workers run, the consumer does something, and a request of each kind, begun
-    /// from now on, has the right response. Returns how long that took.
-    fn until_all_right(&self, within: Duration) -> Option<Duration> {
+    /// from now on, has the right response.
+    fn until_all_right(&self, within: Duration) -> Recovery {
         let shared = &self.traffic.shared;
-        let from = shared.now();
-        let kinds: &[Kind] = self.traffic.kinds();
-        let begun = SystemTime::now();
-        let recovered = wait::poll(within, || {
-            let right = shared.ledger().all_right_since(from, kinds);
-            let workers = || self.victim.server.workers().len() == WORKERS as usize;
-            let consumes = || self.victim.site.jobs.is_alive_since(begun);
-            (right && workers() && consumes()).then(|| shared.now() - from)
+        let (from, begun) = (shared.now(), SystemTime::now());
+        let mut last = Vec::new();
+        let took = wait::poll(within, || {
+            let kinds = shared.ledger().not_right_since(from, self.traffic.kinds());
+            let mut missing: Vec<&str> = kinds.into_iter().map(Kind::name).collect();
+            if self.victim.server.workers().len() != WORKERS as usize {
+                missing.push("workers");
+            }
+            if !self.victim.site.jobs.is_alive_since(begun) {
+                missing.push("the consumer");
+            }
+            if missing.is_empty() {
+                return Some(shared.now() - from);
+            }
+            last = missing;
+            None
         });
-        if recovered.is_none() {
-            let workers = self.victim.server.workers().len();
-            let consumes = self.victim.site.jobs.is_alive_since(begun);
-            println!("torture: {workers} workers; the consumer does something: {consumes}");
-        }
-        recovered
+        Recovery { took, last }
     }
+}
+
+/// How everything was served again.
+struct Recovery {
+    /// How long that took; none: too long.
+    took: Option<Duration>,
+    /// What was missing until the end.
+    last: Vec<&'static str>,
 }
 
 impl Report {

@@ -113,9 +113,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a request of each of these kinds, begun after this time, had the right response.
-    pub fn all_right_since(&self, time: Duration, kinds: &[Kind]) -> bool {
-        kinds.iter().all(|kind| self.right.get(kind).is_some_and(|began| *began >= time))
+    /// Those of these kinds of which no request, begun after this time, had the right response.
+    pub fn not_right_since(&self, time: Duration, kinds: &[Kind]) -> Vec<Kind> {
+        let is_right = |kind: &Kind| self.right.get(kind).is_some_and(|began| *began >= time);
+        kinds.iter().copied().filter(|kind| !is_right(kind)).collect()
     }
 
     /// Outcomes by kind.
@@ -177,7 +178,8 @@ mod tests {
     fn an_unconfirmed_purge_needs_no_excuse_and_is_not_right() {
         let mut ledger = Ledger::default();
         assert!(ledger.record(&request(Kind::Purge, 6, 7, Outcome::Unconfirmed)).is_ok());
-        assert!(!ledger.all_right_since(Duration::ZERO, &[Kind::Purge]));
+        let kinds = [Kind::Purge];
+        assert_eq!(ledger.not_right_since(Duration::ZERO, &kinds), kinds);
     }
 
     #[test]
@@ -187,8 +189,8 @@ mod tests {
         let since = Duration::from_secs(5);
         ledger.record(&request(Kind::Page, 6, 7, Outcome::Right)).expect("right");
         ledger.record(&request(Kind::File, 4, 7, Outcome::Right)).expect("right");
-        assert!(!ledger.all_right_since(since, &kinds));
+        assert_eq!(ledger.not_right_since(since, &kinds), [Kind::File]);
         ledger.record(&request(Kind::File, 5, 7, Outcome::Right)).expect("right");
-        assert!(ledger.all_right_since(since, &kinds));
+        assert!(ledger.not_right_since(since, &kinds).is_empty());
     }
 }

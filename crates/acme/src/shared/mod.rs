@@ -63,7 +63,7 @@ fn needs(settings: &SharedSettings) -> Needs {
         SharedAccess::Folder(folder) => written.push(folder.clone()),
         SharedAccess::Redis(access, _) => match &access.server {
             RedisServer::Unix(path) => read.push(path.clone()),
-            RedisServer::Tcp { roots: None, has_tls: true, .. } => {
+            RedisServer::Tcp { .. } if access.needs_roots_of_system() => {
                 read = maitred_sandbox::folders::of_roots();
             }
             RedisServer::Tcp { .. } => {}

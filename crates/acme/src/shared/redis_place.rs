@@ -31,7 +31,7 @@ impl RedisPlace {
     /// # Errors
     /// One sentence, when there are no root certificates.
     pub fn new(access: RedisAccess, prefix: String, own: &str) -> Result<RedisPlace, String> {
-        let tls = tls(&access.server)?;
+        let tls = tls(&access)?;
         Ok(RedisPlace { access, tls, prefix, own: own.to_owned(), connection: None })
     }
 

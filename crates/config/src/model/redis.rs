@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use maitred_control::redis_access::RedisServer;
 use serde::{Deserialize, Serialize};
 
 /// Where Redis is, and how to log in.
@@ -17,20 +18,4 @@ pub struct Redis {
     pub password_file: Option<PathBuf>,
     /// A PEM file with roots to verify the server of Redis; none: the system's.
     pub ca_file: Option<PathBuf>,
-}
-
-/// Where Redis is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RedisServer {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A host.
-    Tcp {
-        /// Its name or address.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Whether it speaks TLS.
-        has_tls: bool,
-    },
 }

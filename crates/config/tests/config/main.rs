@@ -13,6 +13,8 @@ mod guides;
 #[cfg(test)]
 mod include;
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod newcomers;

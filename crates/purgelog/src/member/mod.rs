@@ -3,6 +3,8 @@
 //! (docs/decisions/0018-purges-everywhere.md).
 
 mod known_entries;
+#[cfg(test)]
+mod limits_tests;
 mod others;
 mod outgoing_purges;
 #[cfg(test)]

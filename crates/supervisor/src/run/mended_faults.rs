@@ -20,7 +20,7 @@ impl Supervisor {
         }
         self.faults_checked = now;
         let (config, file) = (&self.plan.config, self.plan.source.file());
-        let mut found = plan::examine(config, file).0.faults;
+        let mut found = plan::examine_again(config, file, &self.plan.programs).faults;
         found.extend(self.plan.certificates.iter().flat_map(Certificates::faults));
         let (mended, new) = (self.plan.faults.without(&found), found.without(&self.plan.faults));
         for fault in new.iter() {

@@ -2,6 +2,7 @@
 //! others. A fault of the server itself is an error of the start or the reload.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use maitred_config::{Config, Destination, Section, Tls};
 
@@ -83,22 +84,22 @@ impl std::fmt::Display for Fault {
 }
 
 impl Findings {
-    /// Divides errors into those of the whole server and those of single sites and pools. With
-    /// php-fpm's configuration each one concerns the server, as there.
-    pub fn among(
-        errors: Vec<Error>,
-        config: &Config,
-        located: impl Fn(Error) -> Error,
-    ) -> Findings {
+    /// Divides errors into those of the whole server and those of single sites and pools, each with
+    /// its place in `file`. With php-fpm's configuration each one concerns the server, as there.
+    pub fn among(errors: Vec<Error>, config: &Config, file: Option<&Path>) -> Findings {
         let mut found = Findings::default();
-        for error in errors {
-            let loss = match &error {
-                Error::Setting { section, setting, .. } if config.fpm.is_none() => {
-                    Loss::of(section, setting)
-                }
-                _ => None,
-            };
-            let error = located(error);
+        let losses = errors.iter().map(|error| match error {
+            Error::Setting { section, setting, .. } if config.fpm.is_none() => {
+                Loss::of(section, setting)
+            }
+            _ => None,
+        });
+        let losses: Vec<_> = losses.collect();
+        let errors = match file {
+            Some(file) => Error::located(errors, file),
+            None => errors,
+        };
+        for (error, loss) in errors.into_iter().zip(losses) {
             match loss {
                 Some(loss) => found.faults.add(Fault { loss, sentence: error.to_string() }),
                 None => found.mistakes.push(error),
@@ -210,8 +211,6 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn config(sites: &[(&str, &str)]) -> Config {
@@ -227,7 +226,7 @@ mod tests {
     }
 
     fn found(config: &Config, errors: Vec<Error>) -> Findings {
-        Findings::among(errors, config, |error| error)
+        Findings::among(errors, config, None)
     }
 
     #[test]
@@ -241,6 +240,30 @@ mod tests {
         let shown = findings.faults.shown();
         assert_eq!(shown[0], "root is wrong; requests that need it get a 503 until then");
         assert_eq!(findings.obstacles(&config, true).len(), 2, "unless all are wanted");
+    }
+
+    #[test]
+    fn each_sentence_has_the_place_of_its_own_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("m.toml");
+        let text = "[pools.a]\nuser = \"u\"\n[[sites]]\nroot = \"/a\"\nhosts = \"a\"\n";
+        std::fs::write(&file, text).unwrap();
+        let config = config(&[("one.test", "a")]);
+        let errors = vec![
+            wrong(Section::Site(0), "root"),
+            Error::Configuration("something else".to_owned()),
+            wrong(Section::Pool("a".to_owned()), "user"),
+            wrong(Section::Server, "front_user"),
+        ];
+        let findings = Findings::among(errors, &config, Some(&file));
+        let path = file.display();
+        let faults: Vec<_> = findings.faults.iter().map(|fault| &fault.sentence).collect();
+        assert_eq!(
+            faults,
+            [&format!("{path}:4:8: root is wrong"), &format!("{path}:2:8: user is wrong")]
+        );
+        let mistakes: Vec<_> = findings.mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(mistakes, ["something else", "front_user is wrong"]);
     }
 
     #[test]

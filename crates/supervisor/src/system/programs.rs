@@ -42,24 +42,52 @@ pub struct Programs {
 impl Programs {
     /// Finds the programs that `config` needs, and reports missing ones.
     pub fn find(config: &Config) -> (Programs, Vec<Error>) {
+        let mut found = Programs::default();
+        let mistakes = found.find_missing(config);
+        if config.pools.iter().any(|pool| pool.direct_calls) {
+            found.copy_code();
+        }
+        (found, mistakes)
+    }
+
+    /// Reports the programs that `config` needs and that are missing by now. One that was found and
+    /// is still there is not run again: that takes long on a busy machine, and the supervisor waits
+    /// for it.
+    pub fn missing_by_now(&self, config: &Config) -> Vec<Error> {
+        let mut known = Programs {
+            by_version: self.by_version.clone(),
+            direct_calls: BTreeMap::new(),
+            command_lines: self.command_lines.clone(),
+        };
+        known.by_version.retain(|_, program| program.is_file());
+        known.command_lines.retain(|_, found| found.as_ref().is_ok_and(|path| path.is_file()));
+        known.find_missing(config)
+    }
+
+    /// Finds the programs that are not known, and reports those that are missing.
+    fn find_missing(&mut self, config: &Config) -> Vec<Error> {
         let folders = match folders() {
             Ok(folders) => folders,
-            Err(error) => return (Programs::default(), vec![error]),
+            Err(error) => return vec![error],
         };
-        let mut found = Programs::default();
         let mut mistakes = Vec::new();
+        let mut said = BTreeMap::new();
+        // Many pools may need one that is missing.
+        let mut ask_once = |program: &Path| -> Result<String, String> {
+            said.entry(program.to_owned()).or_insert_with(|| ask(program)).clone()
+        };
         for pool in &config.pools {
-            if found.by_version.contains_key(&pool.php) {
+            if self.by_version.contains_key(&pool.php) {
                 continue;
             }
             if config.fpm.is_some() && pool.php.is_none() {
                 // As for php-fpm's pools, its start reports what it lacks.
                 let program = beside(&folders);
-                found.by_version.insert(None, program);
+                self.by_version.insert(None, program);
                 continue;
             }
-            match find(&folders, pool.php.as_deref(), &mut ask) {
-                Ok(program) => drop(found.by_version.insert(pool.php.clone(), program)),
+            match find(&folders, pool.php.as_deref(), &mut ask_once) {
+                Ok(program) => drop(self.by_version.insert(pool.php.clone(), program)),
                 Err(why) => mistakes.push(Error::Setting {
                     section: Section::Pool(pool.name.clone()),
                     setting: "php",
@@ -67,11 +95,8 @@ impl Programs {
                 }),
             }
         }
-        mistakes.extend(found.find_command_lines(config));
-        if config.pools.iter().any(|pool| pool.direct_calls) {
-            found.copy_code();
-        }
-        (found, mistakes)
+        mistakes.extend(self.find_command_lines(config));
+        mistakes
     }
 
     /// Has each program make its copy of libphp's code. It is optional: a failure is not reported.
@@ -412,6 +437,22 @@ mod tests {
             missing.starts_with("needs maitred-php, which is not in bin or libexec;"),
             "{missing}"
         );
+    }
+
+    #[test]
+    fn a_program_that_is_still_there_is_not_run_again() {
+        let home = tempfile::tempdir().unwrap();
+        // It cannot be run.
+        let file = home.path().join("maitred-php");
+        std::fs::write(&file, "").unwrap();
+        let text = "[pools.a]\n[pools.b]\n[[sites]]\nroot = \"/\"\npool = \"a\"\n";
+        let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
+        let programs =
+            Programs { by_version: [(None, file.clone())].into(), ..Programs::default() };
+        assert!(programs.missing_by_now(&config).is_empty());
+        std::fs::remove_file(&file).unwrap();
+        let missing = programs.missing_by_now(&config);
+        assert_eq!(missing.len(), 2, "{missing:?}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
-use maitred_config::{Redis, RedisServer as Configured};
+use maitred_config::Redis;
 use maitred_control::acme::Secret;
-use maitred_control::redis_access::{RedisAccess, RedisServer};
+use maitred_control::redis_access::RedisAccess;
 use maitred_os::walk::{self, Rule};
 
 /// Longest file, in bytes.
@@ -27,20 +27,13 @@ pub fn redis_access(redis: &Redis) -> Result<RedisAccess, String> {
             false => Ok(Secret(password.to_owned())),
         }
     });
-    let server = match &redis.server {
-        Configured::Unix(path) => RedisServer::Unix(path.clone()),
-        Configured::Tcp { host, port, has_tls } => RedisServer::Tcp {
-            host: host.clone(),
-            port: *port,
-            has_tls: *has_tls,
-            roots: redis.ca_file.as_deref().map(read).transpose()?,
-        },
-    };
+    let roots = redis.ca_file.as_deref().filter(|_| redis.server.has_tls());
     Ok(RedisAccess {
-        server,
+        server: redis.server.clone(),
         username: redis.username.clone(),
         password: password.transpose()?,
         database: redis.database,
+        roots: roots.map(read).transpose()?,
     })
 }
 
