@@ -30,7 +30,7 @@ fn stop(servers: Vec<(&'static str, Server)>) {
     servers.into_iter().rev().for_each(|(_, server)| server.stop());
 }
 
-/// A request of someone whom everything in it gives away, and the same page for a stranger.
+/// Requests with data of one client, each followed by the same page for a stranger.
 fn of_someone_then_of_a_stranger() -> Vec<Request> {
     let upload = "--x\r\nContent-Disposition: form-data; name=\"note\"; filename=\"n.txt\"\r\n\r\n\
                   Ann's note\r\n--x--\r\n";

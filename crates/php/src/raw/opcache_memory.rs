@@ -16,7 +16,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 pub struct OpcacheMemory(Range<u64>);
 
 impl OpcacheMemory {
-    /// Finds it in `maps`, which is `/proc/self/maps` (proc_pid_maps(5)) of this process after PHP's
+    /// Finds it in `maps`: `/proc/self/maps` (proc_pid_maps(5)) of this process after PHP's
     /// start. `None` without OPcache.
     pub fn find(maps: &str) -> Option<OpcacheMemory> {
         // SAFETY: reads a variable of the engine's, which is set at its start and at no other time.
