@@ -364,4 +364,19 @@ mod tests {
         let other = "paths = [{ path = \"/status\", pool = \"other\" }]\n[pools.other]\n";
         assert!(with(other).is_empty(), "it is the other pool's path");
     }
+
+    #[test]
+    fn keys_and_strings_that_an_older_server_does_not_report_are_unknown() {
+        let figures = CacheFigures {
+            hash_restarts: 2,
+            keys: (200, 223),
+            strings_bytes: (7, 8),
+            ..CacheFigures::default()
+        };
+        let found = opcache(&figures);
+        assert_eq!((found.keys, found.strings), (Some((200, 223)), Some((7.0, 8.0))));
+        assert_eq!((found.memory_restarts, found.key_restarts), (0, 2));
+        let older = opcache(&CacheFigures::default());
+        assert_eq!((older.keys, older.strings), (None, None));
+    }
 }
