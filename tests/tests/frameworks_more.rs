@@ -1,6 +1,6 @@
-//! Further frameworks in worker and snapshot mode, where copies also go back, beside a classic pool:
-//! Symfony's Runtime component with the entry file of its recipe, and the parts of Slim 4 that
-//! Debian has. What one request sends, no other request sees.
+//! Further frameworks in worker and snapshot mode, where copies also go back, beside a classic
+//! pool: Symfony's Runtime component with the entry file of its recipe, and the parts of Slim 4
+//! that Debian has. What one request sends, no other request sees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn stop(servers: Vec<(&'static str, Server)>) {
     servers.into_iter().rev().for_each(|(_, server)| server.stop());
 }
 
-/// Requests with data of one client, each followed by the same page for a stranger.
+/// Requests that say in every way who sends them, each followed by one of a stranger.
 fn of_someone_then_of_a_stranger() -> Vec<Request> {
     let upload = "--x\r\nContent-Disposition: form-data; name=\"note\"; filename=\"n.txt\"\r\n\r\n\
                   Ann's note\r\n--x--\r\n";
@@ -92,7 +92,8 @@ fn install_runtime(folder: &Path) -> PathBuf {
         .replace("%runtime_class%", r"'Symfony\\Component\\Runtime\\SymfonyRuntime'")
         .replace("%runtime_options%", options);
     let autoload = format!(
-        "<?php require_once '{RUNTIME}/autoload.php'; require_once dirname(__DIR__).'/bootstrap.php';"
+        "<?php require_once '{RUNTIME}/autoload.php';
+        require_once dirname(__DIR__).'/bootstrap.php';"
     );
     let vendor = folder.join("vendor");
     fs::create_dir(&vendor).expect("a folder can be made");

@@ -60,8 +60,11 @@ fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
         return targets_by_number(proc.descriptors_end()?);
     }
     let folder = proc.file("fd")?;
+    let mut entries = Dir::read_from(&folder)?;
+    // Open only during the read. Their path differs where this process is in a root within another.
+    let own = [folder.as_raw_fd(), entries.fd()?.as_raw_fd()];
     let mut all = Vec::new();
-    for entry in Dir::read_from(&folder)? {
+    for entry in entries.by_ref() {
         let entry = entry?;
         let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
         let Some(number) = number else { continue };
@@ -72,9 +75,7 @@ fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
             Err(error) => return Err(error.into()),
         }
     }
-    // The list's own folder is open only during the read.
-    let own = format!("/proc/{}/fd", std::process::id());
-    all.retain(|(_, target)| *target != own);
+    all.retain(|(number, _)| !own.contains(number));
     Ok(all)
 }
 

@@ -424,8 +424,9 @@ void maitred_php_path_directives(struct maitred_path_directives *directives)
 {
 	directives->fix_pathinfo = maitred_engine.directives.fix_pathinfo;
 	directives->discard_path = maitred_engine.directives.discard_path;
-	directives->decodes_path_info = maitred_engine.directives.script_path_encoded;
-	directives->decodes_path = PHP_VERSION_ID >= 80400 && !directives->decodes_path_info;
+	directives->decodes_path
+		= PHP_VERSION_ID >= 80500 && !maitred_engine.directives.script_path_encoded;
+	directives->decodes_path_info = PHP_VERSION_ID >= 80400 && !directives->decodes_path;
 	directives->doc_root = PG(doc_root);
 }
 

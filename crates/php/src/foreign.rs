@@ -51,12 +51,13 @@ impl Paths<'_> {
         self.directives.discard_path
     }
 
-    /// Whether the path that Apache's ProxyPass has encoded is decoded, as in php-fpm from 8.4 on.
+    /// Whether the path that Apache's ProxyPass has encoded is decoded, as in php-fpm from 8.5 on
+    /// without `fastcgi.script_path_encoded`.
     pub fn decodes_path(&self) -> bool {
         self.directives.decodes_path
     }
 
-    /// Whether only the part of it after the script is decoded (`fastcgi.script_path_encoded`).
+    /// Whether only the part of it after the script is decoded, as in php-fpm 8.4.
     pub fn decodes_path_info(&self) -> bool {
         self.directives.decodes_path_info
     }

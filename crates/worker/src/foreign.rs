@@ -20,9 +20,9 @@ pub trait Surroundings {
     fn fix_pathinfo(&self) -> bool;
     /// `cgi.discard_path`.
     fn discard_path(&self) -> bool;
-    /// Whether the path of Apache's ProxyPass is decoded, as in php-fpm from 8.4 on.
+    /// Whether the path of Apache's ProxyPass is decoded, as in php-fpm from 8.5 on.
     fn decodes_path(&self) -> bool;
-    /// Whether the part of it after the script is decoded (`fastcgi.script_path_encoded`).
+    /// Whether only the part of it after the script is decoded, as in php-fpm 8.4.
     fn decodes_path_info(&self) -> bool;
     /// `doc_root`.
     fn doc_root(&self) -> Option<&[u8]>;

@@ -16,8 +16,8 @@ const WORD_BYTES: usize = size_of::<u64>();
 pub struct OpcacheMemory(Range<u64>);
 
 impl OpcacheMemory {
-    /// Finds it in `maps`: `/proc/self/maps` (proc_pid_maps(5)) of this process after PHP's
-    /// start. `None` without OPcache.
+    /// Finds it in `maps`, which is `/proc/self/maps` (proc_pid_maps(5)) of this process after the
+    /// start of PHP. `None` without OPcache.
     pub fn find(maps: &str) -> Option<OpcacheMemory> {
         // SAFETY: reads a variable of the engine's, which is set at its start and at no other time.
         let address = unsafe { maitred_php_opcache_address() } as u64;

@@ -31,7 +31,7 @@ const MACHINE: Machine = Machine {
 
 const WITHOUT: Machine = Machine { fix_pathinfo: false, ..MACHINE };
 
-/// As php-fpm from 8.4 on.
+/// As php-fpm from 8.5 on.
 const DECODING: Machine = Machine { decodes_path: true, ..MACHINE };
 
 impl Surroundings for Machine {
