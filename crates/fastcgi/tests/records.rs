@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use maitred_fastcgi::{
-    HEADER_LEN, Header, MAX_CONTENT_LEN, ProtocolStatus, RecordType, RequestWriter, params,
-    record_header, write_abort, write_begin, write_end, write_stderr, write_stdin, write_stdin_end,
-    write_stdout, write_unknown_type,
+    HEADER_LEN, Header, MAX_CONTENT_LEN, ParamError, ProtocolStatus, RecordType, RequestWriter,
+    params, record_header, write_abort, write_begin, write_end, write_stderr, write_stdin,
+    write_stdin_end, write_stdout, write_unknown_type,
 };
 
 /// The records in `wire`: type, id and content.
@@ -169,4 +169,12 @@ fn a_stream_that_ends_within_a_pair_is_an_error_that_says_where() {
         assert_eq!(read[0], Ok((&b"a"[..], &b"b"[..])));
         assert_eq!(read[1].unwrap_err().at, 4);
     }
+}
+
+#[test]
+fn a_parameter_beyond_its_stream_is_named_by_its_place() {
+    let stream = b"\x01\x01ab\x01\x05ab";
+    let error = params(stream).find_map(Result::err).unwrap();
+    let expected = "The FastCGI parameter at byte 4 is longer than the stream it is in.";
+    assert_eq!((error, error.to_string()), (ParamError { at: 4 }, expected.to_owned()));
 }

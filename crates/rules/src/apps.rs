@@ -332,6 +332,7 @@ mod tests {
             app.add_to(&mut rules).unwrap();
             SiteRules::compile(&rules).unwrap();
             assert_eq!(App::named(app.name()), Some(app));
+            assert!(!app.preset().root.is_empty(), "{app:?}");
         }
     }
 }

@@ -127,6 +127,11 @@ fn names_of_php_source_are_known_whatever_they_end_with() {
         "/.php",
         "/x.php.orig.gz",
         "/x.phtml.save",
+        "/x.phps.bak",
+        "/x.phpt.bak",
+        "/x.php5.bak",
+        "/x.phar.bak",
+        "/x.pht.bak",
     ] {
         assert!(is_php_source(name.as_bytes()), "{name}");
     }
@@ -141,6 +146,7 @@ fn names_of_php_source_are_known_whatever_they_end_with() {
         "/x.php.JSON",
         "/x.php.txt",
         "/x.phpx.y",
+        "/x.php5s.y",
         "/x.phd",
         "/x.ph",
         "/x.p",

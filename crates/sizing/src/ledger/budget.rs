@@ -117,3 +117,30 @@ impl MemoryBudget {
         self.pressure.level() == Level::Calm && self.memory.as_ref().is_some_and(is_far)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: f64 = 1e9;
+
+    fn budget(used: f64, promised: f64) -> MemoryBudget {
+        let memory = Memory { limit: 10.0 * GB, used, by_group: false };
+        MemoryBudget { memory: Some(memory), promised, ..MemoryBudget::default() }
+    }
+
+    #[test]
+    fn what_is_used_or_promised_is_not_free() {
+        let free = |used, promised| budget(used, promised).free().unwrap();
+        assert!(free(2.0 * GB, 0.0) <= 8.0 * GB, "{}", free(2.0 * GB, 0.0));
+        assert_eq!(free(2.0 * GB, 3.0 * GB), free(5.0 * GB, 0.0));
+        assert_eq!(MemoryBudget::default().free(), None);
+    }
+
+    #[test]
+    fn memory_is_far_from_its_limit_up_to_the_half() {
+        assert!(budget(4.0 * GB, 1.0 * GB).is_far_from_the_limit());
+        assert!(!budget(4.0 * GB, 1.1 * GB).is_far_from_the_limit());
+        assert!(!MemoryBudget::default().is_far_from_the_limit());
+    }
+}

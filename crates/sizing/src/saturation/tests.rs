@@ -157,3 +157,15 @@ fn times_that_cannot_be_are_harmless() {
     (0..200).for_each(|kind| meter.ended(ms(1), kind, longest));
     assert!(meter.kinds.len() <= KINDS);
 }
+
+#[test]
+fn a_wait_is_usual_after_fifty_requests_in_ten_seconds() {
+    let after = |requests: u64, apart: Duration| {
+        let mut usual = Usual::default();
+        (0..requests).for_each(|number| usual.add(apart * number as u32, 0.1));
+        usual.blocked
+    };
+    assert_eq!(after(60, ms(100)), None, "too short a time");
+    assert_eq!(after(49, ms(1000)), None, "too few");
+    assert!(after(50, ms(1000)).is_some() && after(101, ms(100)).is_some());
+}

@@ -13,8 +13,8 @@ use crate::ledger::Outcome;
 use crate::namespace;
 use crate::site::CLASSIC;
 
-/// Messages over one WebSocket.
-const MESSAGES: u32 = 20;
+/// Messages over one WebSocket. After a fault, all of them are waited for.
+const MESSAGES: u32 = 5;
 
 struct Pages {
     kind: Kind,
