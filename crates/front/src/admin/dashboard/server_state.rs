@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use maitred_control::purge_log::PeerState;
 use maitred_scoreboard::{Cause, Histogram, Reading, RequestHistograms, RequestOutcome};
 use maitred_seat::WorkerState;
 use serde_json::{Map, Value, json};
@@ -82,6 +83,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "requests": shows_tenants.then(|| requests(shared)),
         "stacks": (view == View::Whole).then(|| stacks(shared)),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
+        "purge_log": shows_tenants.then(|| purge_log(shared)),
         "proxies": shared.proxies.read(),
         "certificates": shows_tenants.then(|| certificates(shared)),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
@@ -288,6 +290,24 @@ fn certificates(shared: &Shared) -> Vec<Value> {
         })
     };
     certificates.iter().map(one).take(MAX_SITES).collect()
+}
+
+fn purge_log(shared: &Shared) -> Value {
+    let log = shared.purge_log.load();
+    let Some(log) = log.as_ref() else { return Value::Null };
+    let peer = |peer: &PeerState| {
+        json!({
+            "address": peer.address,
+            "connected": peer.connected,
+            "behind": peer.behind,
+        })
+    };
+    json!({
+        "connected": log.is_connected,
+        "waiting": log.waiting,
+        "nodes": log.node_count,
+        "peers": log.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
 }
 
 fn spans(shared: &Shared) -> Map<String, Value> {
