@@ -50,7 +50,9 @@ pub(crate) fn assemble<'a>(table: &DeTable<'a>, sources: &'a Sources) -> (Config
     let mut assembler = Assembler {
         sources,
         jobs: Vec::new(),
-        has_purge_log: table.contains_key("purge_log"),
+        decides_runs: table.get("purge_log").is_some_and(|log| {
+            log.get_ref().as_table().is_none_or(|log| !log.contains_key("peers"))
+        }),
         defaults: DeTable::new(),
         faults: Vec::new(),
     };
@@ -62,7 +64,8 @@ struct Assembler<'a> {
     sources: &'a Sources,
     /// The commands and schedules of the pools.
     jobs: Vec<Job>,
-    has_purge_log: bool,
+    /// There is a purge log that can decide which node runs a schedule.
+    decides_runs: bool,
     /// `[pool_defaults]`.
     defaults: DeTable<'a>,
     faults: Vec<Fault>,
@@ -309,10 +312,10 @@ impl<'a> Assembler<'a> {
                 self.read(directives, table, &mut draft);
                 let settled = settle_job(draft, pool, table, item.span(), &self.jobs);
                 match settled {
-                    Ok(job) if job.runs_on_one_node() && !self.has_purge_log => self.fault(
+                    Ok(job) if job.runs_on_one_node() && !self.decides_runs => self.fault(
                         item.span(),
-                        "this schedule has `one_node`, which needs a `purge_log`: its Redis \
-                         decides which node runs",
+                        "this schedule has `one_node`, which needs a `purge_log` with `url`: its \
+                         Redis decides which node runs",
                     ),
                     Ok(job) => self.jobs.push(job),
                     Err(fault) => self.faults.extend(fault),

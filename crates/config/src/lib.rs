@@ -46,7 +46,7 @@ pub use model::mode::{BootConnections, Mode};
 pub use model::output::{Output, SendfileRoot};
 pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
 pub use model::private_dir::PrivateDir;
-pub use model::purge_log::PurgeLog;
+pub use model::purge_log::{Peers, PurgeLog, PurgeLogPlace};
 pub use model::redis::{Redis, RedisServer};
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};

@@ -7,7 +7,7 @@ use maitred_os::thread_stack::ReportForm;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, PhpInfo, WorkerId, acme, nodes, purge};
+use crate::{Generation, PhpInfo, WorkerId, acme, nodes, purge, purge_log};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -133,6 +133,11 @@ pub enum ToFront {
     SetPurgeLease {
         /// Milliseconds since the machine's start ([`maitred_os::clock::since_boot_millis`]).
         until: u64,
+    },
+    /// Show this state of the purge log in metrics and on the dashboard.
+    ShowPurgeLog {
+        /// The state.
+        state: purge_log::PurgeLogState,
     },
     /// Show the stack of a slow script on the dashboard.
     ShowSlowStack {

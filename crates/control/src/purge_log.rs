@@ -2,12 +2,14 @@
 //! (docs/decisions/0018-purges-everywhere.md).
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::acme::Secret;
 use crate::nodes::{KnownNodes, NodeFigures};
 use crate::purge::PurgeOrder;
 use crate::redis_access::RedisAccess;
@@ -115,7 +117,7 @@ pub enum ClaimOutcome {
 pub struct PurgeLogState {
     /// The name of this node.
     pub node: String,
-    /// Redis was reached in the last round.
+    /// Redis was reached in the last round, or all peers are connected.
     pub is_connected: bool,
     /// Since when that is so, in milliseconds of the machine's clock since its start.
     pub since: u64,
@@ -129,6 +131,24 @@ pub struct PurgeLogState {
     pub nodes: Vec<String>,
     /// How many there are.
     pub node_count: u32,
+    /// The nodes of a log without Redis.
+    #[serde(default)]
+    pub peers: Vec<PeerState>,
+}
+
+/// The state of a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerState {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether both nodes have reached the other.
+    pub connected: bool,
+    /// The last purge of this node that it has applied, by its number; none: not known.
+    pub applied: Option<u64>,
+    /// How many purges of this node it has not applied.
+    pub behind: u64,
+    /// Why it is not reached, as one sentence.
+    pub error: Option<String>,
 }
 
 /// The state of the purge log, as the status has it.
@@ -136,7 +156,7 @@ pub struct PurgeLogState {
 pub struct PurgeLogStatus {
     /// The name of this node in the log.
     pub node: String,
-    /// Whether Redis is reached.
+    /// Whether Redis is reached, or all peers are.
     pub connected: bool,
     /// For how many seconds that has been so.
     pub since_seconds: u64,
@@ -152,6 +172,9 @@ pub struct PurgeLogStatus {
     pub nodes: Vec<String>,
     /// How many there are.
     pub node_count: u32,
+    /// The nodes of a log without Redis; none of a log in Redis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerState>,
 }
 
 /// Most nodes that a [`PurgeLogState`] names.
@@ -160,7 +183,7 @@ pub const MAX_STATE_NODES: usize = 64;
 /// The name of a node as others have registered it, for terminals and logs.
 pub fn plain_node(name: &str) -> String {
     let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' | '[' | ']' => c,
         _ => '?',
     });
     plain.collect()
@@ -215,13 +238,11 @@ pub struct PurgeLogSettings {
     pub identity: Option<Identity>,
     /// Whether it is sandboxed, like the front.
     pub restricted: bool,
-    /// Where Redis is, and how to log in.
-    pub access: RedisAccess,
+    /// Where the log is.
+    pub place: PurgeLogPlace,
     /// The name of this node.
     pub node: String,
-    /// The beginning of all keys.
-    pub prefix: String,
-    /// Entries of the stream, about.
+    /// Purges that the log has, about.
     pub length: u64,
     /// How long pages may be served after the log was last read.
     pub lease: Duration,
@@ -233,6 +254,33 @@ pub struct PurgeLogSettings {
     pub is_cold: bool,
 }
 
+/// Where a purge log is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PurgeLogPlace {
+    /// In a stream of Redis.
+    Redis {
+        /// Where Redis is, and how to log in.
+        access: RedisAccess,
+        /// The beginning of all keys.
+        prefix: String,
+    },
+    /// Each node has its own.
+    Peers(PeerSettings),
+}
+
+/// The nodes of a purge log without Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerSettings {
+    /// The address of this node.
+    pub listen: SocketAddr,
+    /// Those of the others.
+    pub addresses: Vec<SocketAddr>,
+    /// The private key of all nodes, as PKCS #8 in base64.
+    pub key: Secret,
+    /// This start of the server: random, and the same until it ends.
+    pub server_start: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +289,7 @@ mod tests {
     fn the_names_of_nodes_cannot_write_to_a_terminal_and_are_not_endless() {
         let one = PurgeReach::Missing(vec!["node2".to_owned(), "\x1b[2J\n".repeat(50)]);
         let said = one.complaint().unwrap();
-        assert!(said.starts_with("not confirmed by node2, ??2J??") && said.len() < 120, "{said}");
+        assert!(said.starts_with("not confirmed by node2, ?[2J??") && said.len() < 120, "{said}");
         let many = PurgeReach::Missing(vec!["n".to_owned(); 20]).complaint().unwrap();
         assert!(many.ends_with("n and 12 more"));
         assert_eq!(PurgeReach::Everywhere.complaint(), None);

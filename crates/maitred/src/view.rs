@@ -17,6 +17,7 @@ use std::io::IsTerminal;
 
 use crossterm::terminal;
 use maitred_control::admin::{CertificateStatus, ServerStatus};
+use maitred_control::purge_log::PurgeLogStatus;
 use maitred_text::humanize::{duration, shorten};
 
 pub use cache::page_cache;
@@ -113,6 +114,9 @@ pub fn purge_log(server: &ServerStatus) -> Vec<String> {
         return Vec::new();
     };
     let since = duration(log.since_seconds as f64);
+    if !log.peers.is_empty() {
+        return purge_peers(log, &since);
+    }
     let mut line = match (log.connected, &log.error) {
         (true, _) => format!("purge log: {} is connected for {since}", log.node),
         (false, None) => format!("purge log: {} is not connected for {since}", log.node),
@@ -135,7 +139,7 @@ pub fn purge_log(server: &ServerStatus) -> Vec<String> {
     }
     match (log.connected, log.lease_seconds) {
         (true, _) => {}
-        (false, 0) => line.push_str(", cached pages are not served"),
+        (false, 0) => line.push_str(NOT_SERVED),
         (false, left) => {
             let left = duration(left as f64);
             line.push_str(&format!(", cached pages are served for {left} more"));
@@ -144,9 +148,44 @@ pub fn purge_log(server: &ServerStatus) -> Vec<String> {
     vec![line]
 }
 
+/// What is said of a node without a lease.
+const NOT_SERVED: &str = ", cached pages are not served";
+
+/// A purge log without Redis: a line for it, and one for each peer.
+fn purge_peers(log: &PurgeLogStatus, since: &str) -> Vec<String> {
+    let connected = log.peers.iter().filter(|peer| peer.connected).count();
+    let mut line =
+        format!("purge log: {}, {connected} of {} peers connected", log.node, log.peers.len());
+    line.push_str(&format!(" for {since}"));
+    if let Some(id) = &log.last_id {
+        line.push_str(&format!(", purge {id}"));
+    }
+    if log.lease_seconds == 0 {
+        line.push_str(NOT_SERVED);
+    }
+    let peers = log.peers.iter().map(|peer| {
+        let mut line = match (&peer.error, peer.connected) {
+            (_, true) => format!("  {} is connected", peer.address),
+            (None, false) => format!("  {} is not connected", peer.address),
+            (Some(why), false) => format!("  {} is not connected ({why})", peer.address),
+        };
+        match peer.applied {
+            Some(applied) => line.push_str(&format!(", has applied purge {applied}")),
+            None => line.push_str(", what it has applied is not known"),
+        }
+        match peer.behind {
+            0 => {}
+            1 => line.push_str(", 1 purge behind"),
+            behind => line.push_str(&format!(", {behind} purges behind")),
+        }
+        line
+    });
+    [line].into_iter().chain(peers).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use maitred_control::purge_log::PurgeLogStatus;
+    use maitred_control::purge_log::PeerState;
 
     use super::*;
 
@@ -172,6 +211,36 @@ mod tests {
         let said = "purge log: n0 is not connected for 61 s (it is gone), no other node, entry \
                     5-1, 3 purges wait, cached pages are not served";
         assert_eq!(purge_log(&server), [said]);
+    }
+
+    #[test]
+    fn a_log_without_redis_has_a_line_for_each_peer() {
+        let peer = |address: &str, connected, applied, behind, error: Option<&str>| PeerState {
+            address: address.parse().unwrap(),
+            connected,
+            applied,
+            behind,
+            error: error.map(str::to_owned),
+        };
+        let log = PurgeLogStatus {
+            node: "n0".to_owned(),
+            since_seconds: 61,
+            lease_seconds: 9,
+            last_id: Some("7".to_owned()),
+            peers: vec![
+                peer("10.0.0.2:7700", true, Some(7), 0, None),
+                peer("10.0.0.3:7700", false, Some(5), 2, Some("Connection refused")),
+            ],
+            ..PurgeLogStatus::default()
+        };
+        let server = ServerStatus { purge_log: Some(log), ..ServerStatus::default() };
+        let said = [
+            "purge log: n0, 1 of 2 peers connected for 61 s, purge 7",
+            "  10.0.0.2:7700 is connected, has applied purge 7",
+            "  10.0.0.3:7700 is not connected (Connection refused), has applied purge 5, 2 purges \
+             behind",
+        ];
+        assert_eq!(purge_log(&server), said);
     }
 
     #[test]

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_control::purge_log::{ClaimOutcome, FromPurgeLog, PurgeLogSettings};
+use maitred_control::purge_log::{ClaimOutcome, FromPurgeLog};
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
 use crate::link::Link;
+use crate::redis_log::RedisLog;
 use crate::wire::Keys;
 
 /// Most claims that wait; a schedule has one at a time.
@@ -35,7 +36,7 @@ pub struct Claim {
 /// What claims need.
 pub struct Claimer {
     /// The settings.
-    pub settings: Arc<PurgeLogSettings>,
+    pub settings: Arc<RedisLog>,
     /// The keys.
     pub keys: Arc<Keys>,
     /// TLS, if the server has it.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_control::purge_log::PurgeLogSettings;
 use maitred_redis::Connection as Redis;
 use maitred_redis::resp::Value;
 use rustls::ClientConfig;
 
 use crate::log_entry::EntryId;
 use crate::member::{Round, RoundReply};
+use crate::redis_log::RedisLog;
 use crate::wire::{self, Keys, RoundContext};
 
 /// A connection that is ready for rounds.
@@ -27,7 +27,7 @@ impl Connection {
     /// # Errors
     /// One sentence without any secret.
     pub async fn open(
-        settings: &PurgeLogSettings,
+        settings: &RedisLog,
         tls: Option<Arc<ClientConfig>>,
     ) -> Result<Connection, String> {
         let mut redis = Redis::open(&settings.access, tls).await?;
@@ -47,7 +47,7 @@ impl Connection {
         &mut self,
         round: &Round,
         keys: &Keys,
-        settings: &PurgeLogSettings,
+        settings: &RedisLog,
     ) -> Result<RoundReply, String> {
         let since = self.since.take();
         let (run, node, length) = (&self.run, settings.node.as_str(), settings.length);

@@ -1,10 +1,14 @@
-//! The parsers of what Redis sends, for fuzzing.
+//! The parsers of what Redis and other nodes send, for fuzzing.
 
 use maitred_redis::resp::{self, Malformed};
 
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Round, Start};
 use crate::node_figures;
+use crate::peers::PeerStep;
+use crate::peers::followed_logs::{FollowSettings, FollowedLogs};
+use crate::peers::own_log::{OwnLog, OwnLogSettings};
+use crate::peers::peer_messages::{LogName, PeerMessage};
 use crate::wire;
 
 /// The length of the reply at the start of these bytes, if it is complete.
@@ -47,5 +51,44 @@ pub fn read_round(mut bytes: &[u8]) {
         // Its run, or a sentence.
         let _ = wire::run_of(text);
         let _ = node_figures::read_nodes(vec![("a".to_owned(), text.to_owned())], "a", 100);
+    }
+}
+
+/// Reads these bytes as messages of a node, and has both logs act on them. Returns how many there
+/// were.
+pub fn read_messages(mut bytes: &[u8]) -> usize {
+    let log = LogName { server: 1, process: 1 };
+    let own = OwnLogSettings { log, peers: 1, length: 8, timeout: 100 };
+    let follow = FollowSettings { lease: 1000, positions: vec![None] };
+    let (mut own, mut followed) = (OwnLog::new(own, 1), FollowedLogs::new(follow, 1));
+    followed.connected(0, 1, 1);
+    let mut count = 0;
+    while let Ok(Some((message, length))) = PeerMessage::parse(bytes) {
+        bytes = bytes.get(length..).unwrap_or_default();
+        count += 1;
+        let now = 1 + count as u64;
+        match &message {
+            PeerMessage::Hello { known, .. } => drop(own.followed_by(0, now, *known)),
+            PeerMessage::Applied { number } => drop(own.applied(0, now - 1, *number)),
+            _ => {}
+        }
+        own.submit(now, String::new(), now);
+        for step in followed.received(0, 1, message, now) {
+            if let PeerStep::Apply { mark, .. } = step {
+                followed.applied(mark, true, now);
+            }
+        }
+    }
+    count
+}
+
+/// Whether the message at the start of these bytes is written as it was read.
+pub fn is_written_as_read(bytes: &[u8]) -> bool {
+    match PeerMessage::parse(bytes) {
+        Ok(Some((message, _))) => {
+            let written = message.encode();
+            PeerMessage::parse(&written) == Ok(Some((message, written.len())))
+        }
+        Ok(None) | Err(_) => true,
     }
 }

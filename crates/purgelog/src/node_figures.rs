@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use maitred_control::nodes::{KnownNode, KnownNodes, MAX_NODES_SHOWN, NodeFigures};
-use maitred_control::purge_log::{FromPurgeLog, PurgeLogSettings, plain_node};
+use maitred_control::purge_log::{FromPurgeLog, plain_node};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::link::Link;
+use crate::redis_log::RedisLog;
 use crate::session::too_slow;
 use crate::wire::Keys;
 
@@ -27,7 +28,7 @@ pub type Announced = watch::Receiver<Option<NodeFigures>>;
 /// What an exchange needs.
 pub struct FiguresExchange {
     /// The settings.
-    pub settings: Arc<PurgeLogSettings>,
+    pub settings: Arc<RedisLog>,
     /// The keys.
     pub keys: Arc<Keys>,
     /// TLS, if the server has it.

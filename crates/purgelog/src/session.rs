@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
-    FromPurgeLog, MAX_ORDER_BYTES, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeReach,
-    ToPurgeLog, plain_node,
+    FromPurgeLog, MAX_STATE_NODES, PurgeLogState, PurgeReach, ToPurgeLog, plain_node,
 };
 use maitred_os::clock::since_boot_millis;
 use maitred_redis::tls;
@@ -15,15 +14,17 @@ use rustls::ClientConfig;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::Millis;
 use crate::claims::{Claim, Claimer, MAX_CLAIMS};
 use crate::connection::Connection;
 use crate::link::Link;
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
 use crate::node_figures::FiguresExchange;
+use crate::payloads::{payload_of, purge_of};
 use crate::position_file::PositionFile;
+use crate::redis_log::RedisLog;
 use crate::wire::Keys;
+use crate::{Millis, millis, random};
 
 /// Least and longest time between two attempts to connect.
 const RETRY: (Millis, Millis) = (50, 2000);
@@ -57,7 +58,7 @@ enum RedisLink {
 
 /// The process at work.
 pub struct Session {
-    settings: Arc<PurgeLogSettings>,
+    settings: Arc<RedisLog>,
     keys: Arc<Keys>,
     tls: Option<Arc<ClientConfig>>,
     link: Link,
@@ -77,36 +78,12 @@ pub struct Session {
     said_at: Millis,
 }
 
-fn millis(time: Duration) -> Millis {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The purge of an entry. What is not understood, such as that of a newer program, may be anything.
-fn purge_of(payload: &str) -> PurgeOrder {
-    match serde_json::from_str(payload) {
-        Ok(order @ (PurgeOrder::Asked(_) | PurgeOrder::Dropped(_)))
-            if payload.len() <= MAX_ORDER_BYTES =>
-        {
-            order
-        }
-        _ => PurgeOrder::everything(),
-    }
-}
-
-fn payload_of(order: &PurgeOrder) -> String {
-    let text = serde_json::to_string(order).ok().filter(|text| text.len() <= MAX_ORDER_BYTES);
-    text.or_else(|| serde_json::to_string(&PurgeOrder::everything()).ok()).unwrap_or_default()
-}
-
 impl Session {
     /// A session that has not connected.
     ///
     /// # Errors
     /// One sentence, when there are no root certificates or random numbers.
-    pub fn new(settings: PurgeLogSettings, link: Link) -> Result<Session, String> {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| format!("the system has no random numbers: {error}"))?;
+    pub fn new(settings: RedisLog, link: Link) -> Result<Session, String> {
         let file = settings.folder.as_deref().map(PositionFile::new);
         let start = match file.as_ref().and_then(PositionFile::read) {
             Some(position) => Start::At(position),
@@ -115,7 +92,7 @@ impl Session {
         };
         let member = MemberSettings {
             node: settings.node.clone(),
-            instance: format!("{:016x}", u64::from_ne_bytes(random)),
+            instance: format!("{:016x}", random()?),
             lease: millis(settings.lease),
             timeout: millis(settings.timeout),
             everything: payload_of(&PurgeOrder::everything()),
@@ -250,6 +227,7 @@ impl Session {
             waiting: count(self.member.queued()),
             nodes: self.member.live_nodes(now).take(MAX_STATE_NODES).map(plain_node).collect(),
             node_count: count(self.member.live_nodes(now).count()),
+            peers: Vec::new(),
         };
         self.said_at = now;
         if state != self.said {
@@ -431,13 +409,13 @@ async fn work(redis: &mut RedisLink) -> Done {
 }
 
 /// Why Redis is given up.
-pub fn too_slow(settings: &PurgeLogSettings) -> String {
+pub fn too_slow(settings: &RedisLog) -> String {
     format!("it has not replied within {} ms", settings.timeout.as_millis())
 }
 
 /// Notifies of new entries, over a connection of its own. Without it, rounds find them later.
 async fn watch_stream(
-    with: (Arc<PurgeLogSettings>, Arc<Keys>, Option<Arc<ClientConfig>>),
+    with: (Arc<RedisLog>, Arc<Keys>, Option<Arc<ClientConfig>>),
     mut last_read: watch::Receiver<EntryId>,
     hint: mpsc::Sender<()>,
 ) {
@@ -460,31 +438,5 @@ async fn watch_stream(
                 Ok(Err(_)) | Err(_) => break,
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use maitred_control::purge::{PurgeMode, PurgeRequest, Target};
-
-    use super::*;
-
-    #[test]
-    fn a_purge_that_is_not_understood_or_too_long_is_one_of_everything() {
-        let one = PurgeOrder::Asked(PurgeRequest {
-            targets: vec![Target::Url("a.example/".to_owned())],
-            how: PurgeMode::Soft,
-            site: None,
-        });
-        assert_eq!(purge_of(&payload_of(&one)), one);
-        for wrong in ["", "?", "{}", "{\"company\":true}", "{\"asked\":{\"targets\":[]}}"] {
-            assert_eq!(purge_of(wrong), PurgeOrder::everything(), "{wrong}");
-        }
-        let long = PurgeOrder::Asked(PurgeRequest {
-            targets: vec![Target::Tag("t".repeat(MAX_ORDER_BYTES))],
-            how: PurgeMode::Soft,
-            site: None,
-        });
-        assert_eq!(purge_of(&payload_of(&long)), PurgeOrder::everything());
     }
 }

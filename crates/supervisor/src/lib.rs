@@ -177,6 +177,7 @@ fn take_over(
         cookies: state.cookies.clone(),
         reload_later: state.reload_later,
         purges_unsent: state.purges_unsent,
+        server_start: state.server_start,
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {
@@ -294,6 +295,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     own.chain(cgroups::obstacle(config))
         .chain(complaints.into_iter().flatten())
         .chain(logging::log_files::warnings(config))
+        .chain(system::peer_secret::note(config))
         .collect()
 }
 

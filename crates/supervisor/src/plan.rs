@@ -23,7 +23,7 @@ use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
 use crate::system::faults::{Faults, Findings};
 use crate::system::programs::Programs;
-use crate::system::{confinement, identity, private_folders, site_folders};
+use crate::system::{confinement, identity, peer_secret, private_folders, site_folders};
 use crate::tls::certificates::Certificates;
 
 /// The argument that makes our program the front.
@@ -236,6 +236,7 @@ fn findings(config: &Config, file: Option<&Path>, lacking: Vec<Error>) -> Findin
     errors.extend(confinement::mistakes(config));
     errors.extend(private_folders::mistakes(config));
     errors.extend(lacking);
+    errors.extend(peer_secret::mistake(config));
     errors.extend(log_files::mistakes(config));
     errors.extend(listen::mistakes(config));
     errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));

@@ -140,6 +140,8 @@ pub struct Resumed {
     pub reload_later: bool,
     /// Other nodes were not sent all purges.
     pub purges_unsent: bool,
+    /// The start of this server, as other nodes know it; 0: not known.
+    pub server_start: u64,
 }
 
 impl Supervisor {
@@ -190,7 +192,7 @@ impl Supervisor {
             // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
             cookies: state.cookies,
-            purge_log: PurgeLogManager::resumed(state.purges_unsent),
+            purge_log: PurgeLogManager::resumed(state.purges_unsent, state.server_start),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());

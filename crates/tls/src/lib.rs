@@ -26,5 +26,5 @@ pub use local_authority::{
 };
 pub use material::{Clients, Material, Pair, PemFile};
 pub use server::{Server, check, examine, expiries};
-pub use shared_key::{MAX_KEY_BYTES, SharedKey};
+pub use shared_key::{MAX_KEY_BYTES, SharedKey, peer_key};
 pub use tickets::Secret;

@@ -22,6 +22,13 @@ const VERSION: &[u8; 8] = b"maitred1";
 /// Bytes of an AES key.
 const AES_KEY_BYTES: usize = 32;
 
+/// Bytes of the seed of an Ed25519 key.
+const SEED_BYTES: usize = 32;
+
+/// The beginning of an Ed25519 key in PKCS #8: version and algorithm (RFC 8410 §7).
+const ED25519_PKCS8: [u8; 16] =
+    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
 /// The key that all nodes have.
 pub struct SharedKey(RandomizedNonceKey);
 
@@ -31,20 +38,9 @@ impl SharedKey {
     /// # Errors
     /// What is wrong with it, as the end of a sentence.
     pub fn of(text: &str) -> Result<SharedKey, String> {
-        let secret = text.trim_end().as_bytes();
-        if secret.len() < MIN_KEY_BYTES || secret.len() > MAX_KEY_BYTES {
-            return Err(format!(
-                "holds {} bytes; expected a random key of {MIN_KEY_BYTES} to {MAX_KEY_BYTES}, such \
-                 as that of `openssl rand -base64 32`",
-                secret.len()
-            ));
-        }
-        let mut key = [0; AES_KEY_BYTES];
-        let derived = Salt::new(HKDF_SHA256, VERSION).extract(secret);
-        let filled = derived.expand(&[b"certificates"], HKDF_SHA256);
-        let filled = filled.and_then(|okm| okm.fill(&mut key));
-        let key = filled.and_then(|()| RandomizedNonceKey::new(&AES_256_GCM, &key));
-        key.map(SharedKey).map_err(|_| "holds no usable key".to_owned())
+        let key: [u8; AES_KEY_BYTES] = derived(text, b"certificates")?;
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &key);
+        key.map(SharedKey).map_err(|_| UNUSABLE.to_owned())
     }
 
     /// Seals a record of this name.
@@ -66,6 +62,36 @@ impl SharedKey {
         text.truncate(length);
         String::from_utf8(text).ok()
     }
+}
+
+/// What is said of a key that cannot be used.
+const UNUSABLE: &str = "holds no usable key";
+
+/// A key for one purpose, derived from the text of a file, without the end of its line.
+fn derived(text: &str, purpose: &[u8]) -> Result<[u8; 32], String> {
+    let secret = text.trim_end().as_bytes();
+    if secret.len() < MIN_KEY_BYTES || secret.len() > MAX_KEY_BYTES {
+        return Err(format!(
+            "holds {} bytes; expected a random key of {MIN_KEY_BYTES} to {MAX_KEY_BYTES}, such as \
+             that of `openssl rand -base64 32`",
+            secret.len()
+        ));
+    }
+    let mut key = [0; 32];
+    let extracted = Salt::new(HKDF_SHA256, VERSION).extract(secret);
+    let purpose = [purpose];
+    let filled = extracted.expand(&purpose, HKDF_SHA256).and_then(|okm| okm.fill(&mut key));
+    filled.map(|()| key).map_err(|_| UNUSABLE.to_owned())
+}
+
+/// The private key by which nodes of a purge log know each other, of the secret in a file with this
+/// text: an Ed25519 key as PKCS #8 in base64, the same on all nodes.
+///
+/// # Errors
+/// What is wrong with the secret, as the end of a sentence.
+pub fn peer_key(text: &str) -> Result<String, String> {
+    let seed: [u8; SEED_BYTES] = derived(text, b"purge log")?;
+    Ok(STANDARD_NO_PAD.encode([ED25519_PKCS8.as_slice(), &seed].concat()))
 }
 
 fn about(name: &str) -> Aad<Vec<u8>> {
@@ -110,6 +136,16 @@ mod tests {
         for wrong in ["", "!", "bWFpdHJlZDE", "maitred1"] {
             assert_eq!(key.open("a", wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_key_of_nodes_is_one_of_ed25519_that_only_the_secret_gives() {
+        let key = peer_key(&format!("{KEY}\n")).unwrap();
+        let der = STANDARD_NO_PAD.decode(&key).unwrap();
+        aws_lc_rs::signature::Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).unwrap();
+        assert_eq!(peer_key(KEY).unwrap(), key);
+        assert_ne!(peer_key(&KEY.replace('0', "1")).unwrap(), key);
+        assert!(peer_key("short").is_err());
     }
 
     #[test]

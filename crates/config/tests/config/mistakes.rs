@@ -556,8 +556,8 @@ fn a_schedule_for_one_node_needs_a_purge_log_and_makes_up_no_run() {
     let schedule = "[[pools.www.schedules]]\nname = \"a\"\ncommand = [\"a\"]\nevery = \"1m\"\n";
     refused(
         &format!("[pools.www]\n{schedule}one_node = true\n{SITE}"),
-        &["2:1: this schedule has `one_node`, which needs a `purge_log`: its Redis decides which \
-           node runs"],
+        &["2:1: this schedule has `one_node`, which needs a `purge_log` with `url`: its Redis \
+           decides which node runs"],
     );
     let log = "purge_log = { url = \"redis://127.0.0.1\" }\n";
     refused(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::purge_log::{PeerState, PurgeLogState};
 use maitred_control::scale::{NodeScale, PoolScale};
 
 use crate::admin::exposition::{MetricFamily, Samples};
@@ -158,6 +159,34 @@ pub const TRACES: &[MetricFamily<[(&str, u64); 4]>] = &[MetricFamily::counter_by
     ("result", &["exported", "rejected", "failed", "dropped"]),
     |spans, out| out.all("result", *spans),
 )];
+
+/// Metrics of the purge log.
+pub const PURGE_LOG: &[MetricFamily<PurgeLogState>] = &[
+    MetricFamily::gauge(
+        "maitred_purge_log_connected",
+        "1 while Redis is reached, or all peers are.",
+        |log, out| out.value(u64::from(log.is_connected)),
+    ),
+    MetricFamily::gauge(
+        "maitred_purge_log_waiting",
+        "Purges of this node that other nodes have still to be sent.",
+        |log, out| out.value(log.waiting),
+    ),
+];
+
+/// Metrics of each peer of a purge log without Redis.
+pub const PURGE_PEER: &[MetricFamily<PeerState>] = &[
+    MetricFamily::gauge(
+        "maitred_purge_log_peer_connected",
+        "1 while both nodes have reached the other.",
+        |peer, out| out.value(u64::from(peer.connected)),
+    ),
+    MetricFamily::gauge(
+        "maitred_purge_log_peer_behind",
+        "Purges of this node that the peer has not applied.",
+        |peer, out| out.value(peer.behind),
+    ),
+];
 
 /// The load of the node, for autoscalers.
 pub const NODE: &[MetricFamily<NodeScale>] = &[

@@ -286,6 +286,7 @@ impl CommandReceiver {
                     cache.lease.set(until);
                 }
             }
+            ToFront::ShowPurgeLog { state } => self.shared.purge_log.store(Some(Arc::new(state))),
             ToFront::ShowSlowStack { stack } => self.shared.recent_requests.add_stack(stack),
             ToFront::ShowCertificateFailures { failures } => {
                 self.shared.recent_requests.set_failures(failures);

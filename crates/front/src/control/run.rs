@@ -124,6 +124,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::SetAcmeProofs { .. }
         | ToFront::Purge { .. }
         | ToFront::SetPurgeLease { .. }
+        | ToFront::ShowPurgeLog { .. }
         | ToFront::AddCookieNames { .. }
         | ToFront::ShowSlowStack { .. }
         | ToFront::ShowCertificateFailures { .. }

@@ -16,6 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::Config;
+use maitred_control::purge_log::PurgeLogState;
 use maitred_tls::Material;
 use tokio::sync::Notify;
 
@@ -100,6 +101,8 @@ pub struct Shared {
     pub traces: ArcSwapOption<Traces>,
     /// The certificates in use, and those that are still to be issued.
     pub certificates: ArcSwap<Vec<CertificateExpiry>>,
+    /// The state of the purge log, if there is one.
+    pub purge_log: ArcSwapOption<PurgeLogState>,
     /// The last hour, for the dashboard.
     pub history: History,
     /// The latest slow and failed requests, for the dashboard.
@@ -184,6 +187,7 @@ impl Shared {
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             traces: ArcSwapOption::empty(),
             certificates: ArcSwap::default(),
+            purge_log: ArcSwapOption::empty(),
             recent_requests: RecentRequests::default(),
             nodes: Nodes::default(),
             history: History::default(),

@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_config::{Config, PurgeLog};
+use maitred_config::{Config, PurgeLog, PurgeLogPlace as Configured};
 use maitred_control::nodes::NodeFigures;
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
-    FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeLogStatus, PurgeReach,
-    ToPurgeLog, plain_node,
+    FromPurgeLog, MAX_STATE_NODES, PeerSettings, PeerState, PurgeLogPlace, PurgeLogSettings,
+    PurgeLogState, PurgeLogStatus, PurgeReach, ToPurgeLog, plain_node,
 };
 use maitred_os::clock::since_boot_millis;
 use maitred_os::fork::HowEnded;
@@ -25,10 +25,14 @@ use crate::limits::Moment;
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
+use crate::system::peer_secret;
 use crate::system::redis_files::redis_access;
 
 /// The argument that makes our program the one that passes purges on.
 pub const PURGE_LOG_ROLE: &str = "purge-log";
+
+/// Most peers that the status shows.
+const MAX_PEERS: usize = 4;
 
 /// Most purges of which it is known that they are still to be sent.
 const MAX_UNSENT: usize = 8192;
@@ -66,6 +70,10 @@ pub struct PurgeLogManager {
     lease: u64,
     /// Purges that it sends later.
     unsent: BTreeSet<u64>,
+    /// There is no Redis that has what it was sent.
+    has_peers: bool,
+    /// This start of the server: random; 0: not chosen.
+    server_start: u64,
     /// Its state, as it was reported.
     state: Option<PurgeLogState>,
     /// What other nodes are to show of this one, until it is sent.
@@ -75,9 +83,14 @@ pub struct PurgeLogManager {
 impl PurgeLogManager {
     /// That of a server that a previous program has left running, perhaps with purges that were not
     /// sent.
-    pub fn resumed(has_unsent: bool) -> PurgeLogManager {
+    pub fn resumed(has_unsent: bool, server_start: u64) -> PurgeLogManager {
         let unsent = has_unsent.then_some(OF_BEFORE).into_iter().collect();
-        PurgeLogManager { has_run: true, unsent, ..PurgeLogManager::default() }
+        PurgeLogManager { has_run: true, unsent, server_start, ..PurgeLogManager::default() }
+    }
+
+    /// This start of the server, as other nodes know it; 0: none does.
+    pub fn server_start(&self) -> u64 {
+        self.server_start
     }
 
     /// Whether there are purges that it sends later.
@@ -109,7 +122,9 @@ impl PurgeLogManager {
         match &self.peer {
             Some(peer) if !context.is_wanted && !self.is_leaving => peer.signal(Signal::SIGKILL),
             None if context.is_wanted && self.start_at <= context.now => {
-                match start(settings, context, !self.has_run) {
+                self.has_peers = matches!(settings.place, Configured::Peers(_));
+                let server = ServerRun { is_cold: !self.has_run, start: self.choose_start() };
+                match start(settings, context, server) {
                     Ok(peer) => {
                         self.peer = Some(peer);
                         self.has_run = true;
@@ -123,6 +138,13 @@ impl PurgeLogManager {
             }
             Some(_) | None => {}
         }
+    }
+
+    fn choose_start(&mut self) -> u64 {
+        while self.server_start == 0 {
+            self.server_start = fastrand::Rng::new().u64(..);
+        }
+        self.server_start
     }
 
     /// What an earlier process has not sent is lost with it: everything is purged instead.
@@ -164,9 +186,12 @@ impl PurgeLogManager {
             self.is_leaving = true;
             peer.say(ToPurgeLog::Leave, &[]);
             if let unsent @ 1.. = self.unsent.len() {
+                let why = match self.has_peers {
+                    true => "all other nodes, since not all peers",
+                    false => "the other nodes, since the purge log",
+                };
                 warn!(
-                    "{unsent} purges were not sent to the other nodes, since the purge log cannot \
-                     be reached: purge everything there"
+                    "{unsent} purges were not sent to {why} can be reached: purge everything there"
                 );
             }
         }
@@ -182,21 +207,30 @@ impl PurgeLogManager {
                 self.lease = *until;
                 self.backoff.succeeded();
             }
-            FromPurgeLog::Published { number, reach } => match reach {
-                PurgeReach::Queued if self.unsent.len() < MAX_UNSENT => {
+            FromPurgeLog::Published { number, reach } => {
+                let is_unsent = match reach {
+                    PurgeReach::Queued => true,
+                    // Redis has it, but no peer does.
+                    PurgeReach::Missing(_) => self.has_peers,
+                    PurgeReach::Everywhere | PurgeReach::Uncertain => false,
+                };
+                if !is_unsent {
+                    self.unsent.remove(number);
+                } else if self.unsent.len() < MAX_UNSENT {
                     self.unsent.insert(*number);
                 }
-                PurgeReach::Queued => {}
-                PurgeReach::Everywhere | PurgeReach::Missing(_) | PurgeReach::Uncertain => {
-                    self.unsent.remove(number);
-                }
-            },
+            }
             FromPurgeLog::State(state) => self.state = Some(state.clone()),
             FromPurgeLog::Apply { .. }
             | FromPurgeLog::Claimed { .. }
             | FromPurgeLog::Nodes { .. } => {}
         }
         Some(report)
+    }
+
+    /// The state of the log, as its process has reported it.
+    pub fn state(&self) -> Option<&PurgeLogState> {
+        self.state.as_ref()
     }
 
     /// Whether this is the process.
@@ -213,11 +247,12 @@ impl PurgeLogManager {
             connected: state.is_connected,
             since_seconds: seconds(now.saturating_sub(state.since)),
             error: state.why.as_deref().map(one_line),
-            lease_seconds: seconds(self.lease.saturating_sub(now)),
+            lease_seconds: self.lease.saturating_sub(now).div_ceil(1000),
             last_id: state.last_id.clone(),
             waiting: state.waiting,
             nodes: state.nodes.iter().take(MAX_STATE_NODES).map(|name| plain_node(name)).collect(),
             node_count: state.node_count,
+            peers: state.peers.iter().take(MAX_PEERS).map(shown).collect(),
         })
     }
 
@@ -227,7 +262,10 @@ impl PurgeLogManager {
             if std::mem::replace(&mut state.is_connected, false) {
                 state.since = now;
             }
-            state.why = Some("its process has ended".to_owned());
+            state.why = Some(PROCESS_ENDED.to_owned());
+            for peer in &mut state.peers {
+                (peer.connected, peer.error) = (false, Some(PROCESS_ENDED.to_owned()));
+            }
         }
     }
 
@@ -242,12 +280,32 @@ impl PurgeLogManager {
     }
 }
 
+/// What is said of the log without its process.
+const PROCESS_ENDED: &str = "its process has ended";
+
+/// What the process reports of a peer, for terminals.
+fn shown(peer: &PeerState) -> PeerState {
+    PeerState { error: peer.error.as_deref().map(one_line), ..peer.clone() }
+}
+
+/// What the process has to know of the server's past.
+#[derive(Debug, Clone, Copy)]
+struct ServerRun {
+    /// No process of the log has run before.
+    is_cold: bool,
+    /// Its start: random.
+    start: u64,
+}
+
 fn start(
     settings: &PurgeLog,
     context: &PurgeLogContext<'_>,
-    is_cold: bool,
+    server: ServerRun,
 ) -> Result<Peer<ToPurgeLog>, String> {
-    let settings = settings_of(settings, context, is_cold)?;
+    if let Some(note) = peer_secret::note(context.config) {
+        warn!("{note}");
+    }
+    let settings = settings_of(settings, context, server)?;
     let file = serde_json::to_vec(&settings).map_err(std::io::Error::from);
     let file = file.and_then(|json| shared::file_with("maitred-purge-log", &json));
     let started = file.and_then(|file| {
@@ -269,23 +327,33 @@ fn start(
 fn settings_of(
     settings: &PurgeLog,
     context: &PurgeLogContext<'_>,
-    is_cold: bool,
+    server: ServerRun,
 ) -> Result<PurgeLogSettings, String> {
     let node = settings.node.clone().unwrap_or_else(|| {
         let host = rustix::system::uname();
         host.nodename().to_string_lossy().into_owned()
     });
+    let place = match &settings.place {
+        Configured::Redis { redis, prefix } => {
+            PurgeLogPlace::Redis { access: redis_access(redis)?, prefix: prefix.clone() }
+        }
+        Configured::Peers(peers) => PurgeLogPlace::Peers(PeerSettings {
+            listen: peers.listen,
+            addresses: peers.addresses.clone(),
+            key: peer_secret::key_of(&peers.secret_file)?,
+            server_start: server.start,
+        }),
+    };
     Ok(PurgeLogSettings {
         identity: context.identity.cloned(),
         restricted: context.config.front_sandbox,
-        access: redis_access(&settings.redis)?,
+        place,
         node,
-        prefix: settings.prefix.clone(),
         length: u64::from(settings.length),
         lease: settings.lease,
         timeout: settings.timeout,
         folder: context.config.cache_dir.clone(),
-        is_cold,
+        is_cold: server.is_cold,
     })
 }
 
@@ -306,10 +374,10 @@ mod tests {
         let lost = status_of(true, None);
         assert!(!lost.connected);
         assert_eq!(lost.since_seconds, 4);
-        assert_eq!(lost.error.as_deref(), Some("its process has ended"));
+        assert_eq!(lost.error.as_deref(), Some(PROCESS_ENDED));
         let before = status_of(false, Some("Connection refused"));
         assert_eq!(before.since_seconds, 8, "it was not connected before, either");
-        assert_eq!(before.error.as_deref(), Some("its process has ended"));
+        assert_eq!(before.error.as_deref(), Some(PROCESS_ENDED));
         assert!(PurgeLogManager::default().status(0).is_none());
     }
 }

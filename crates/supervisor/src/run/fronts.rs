@@ -78,6 +78,9 @@ impl Supervisor {
                 if self.plan.config.purge_log.is_some() {
                     let until = self.purge_log.lease();
                     peer.say(ToFront::SetPurgeLease { until }, &[]);
+                    if let Some(state) = self.purge_log.state().cloned() {
+                        peer.say(ToFront::ShowPurgeLog { state }, &[]);
+                    }
                 }
                 introduce_all(self, &mut peer);
                 if self.phase.is_delayed() {

@@ -55,7 +55,9 @@ impl Supervisor {
                 Some(FromPurgeLog::Lease { until }) => {
                     self.fronts.tell_all(&ToFront::SetPurgeLease { until }, &[]);
                 }
-                Some(FromPurgeLog::State(_)) => {}
+                Some(FromPurgeLog::State(state)) => {
+                    self.fronts.tell_all(&ToFront::ShowPurgeLog { state }, &[]);
+                }
                 Some(FromPurgeLog::Published { number, reach }) => {
                     self.purges.reached(number, reach);
                 }
@@ -76,5 +78,8 @@ impl Supervisor {
         let now = self.now();
         self.purge_log.process_ended(how, is_wanted, now);
         self.purges.log_process_ended();
+        if let Some(state) = self.purge_log.state().cloned() {
+            self.fronts.tell_all(&ToFront::ShowPurgeLog { state }, &[]);
+        }
     }
 }

@@ -287,6 +287,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         cookies: &server.cookies,
         scoreboards: &server.scoreboards,
         jobs: &server.jobs,
+        server_start: server.purge_log.server_start(),
         purges_unsent: server.purge_log.has_unsent() || server.purges.has_unsent(),
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),

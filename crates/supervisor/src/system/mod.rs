@@ -5,6 +5,7 @@ pub mod confinement;
 pub mod faults;
 pub mod identity;
 pub mod path_trust;
+pub mod peer_secret;
 pub mod private_folders;
 pub mod programs;
 pub mod redis_files;

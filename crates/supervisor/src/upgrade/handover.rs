@@ -81,6 +81,9 @@ pub struct HandoverState {
     /// Other nodes were not sent all purges.
     #[serde(default)]
     pub purges_unsent: bool,
+    /// The start of this server, as other nodes know it; 0: not known.
+    #[serde(default)]
+    pub server_start: u64,
 }
 
 /// A process with a channel.
@@ -203,6 +206,8 @@ pub struct Running<'a> {
     pub jobs: &'a Jobs,
     /// Other nodes were not sent all purges.
     pub purges_unsent: bool,
+    /// The start of this server, as other nodes know it; 0: not known.
+    pub server_start: u64,
     /// What systemd knows.
     pub systemd: SystemdState,
     /// A reload waits for the upgrade.
@@ -247,6 +252,7 @@ impl HandoverState {
             jobs: running.jobs.state(),
             applications: running.scoreboards.applications.descriptors(),
             purges_unsent: running.purges_unsent,
+            server_start: running.server_start,
         }
     }
 

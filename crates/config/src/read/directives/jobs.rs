@@ -458,9 +458,10 @@ pub const SCHEDULES: &[Directive<JobDraft>] = &[
         default: Preset::Value("false"),
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether each run is on one of the nodes that share the `purge_log`: the first one \
-              that claims it in Redis. Where Redis cannot be reached within five seconds, the run \
-              is left out, on all nodes. The schedule has the same pool, name and time on each.",
+        doc: "Whether each run is on one of the nodes that share the `purge_log`, which has to be \
+              one in Redis (`url`): the first one that claims it there. Where Redis cannot be \
+              reached within five seconds, the run is left out, on all nodes. The schedule has the \
+              same pool, name and time on each.",
         example: "true",
         read: |draft, value| store(&mut draft.one_node, value.boolean()),
     },

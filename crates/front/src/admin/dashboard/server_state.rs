@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use maitred_control::purge_log::PeerState;
 use maitred_scoreboard::{Cause, Histogram, Reading, RequestHistograms, RequestOutcome};
 use maitred_seat::WorkerState;
 use serde_json::{Map, Value, json};
@@ -83,6 +84,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "requests": shows_tenants.then(|| requests(shared)),
         "stacks": (view == View::Whole).then(|| stacks(shared)),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
+        "purge_log": shows_tenants.then(|| purge_log(shared)),
         "proxies": shared.proxies.read(),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
@@ -279,6 +281,24 @@ fn sites(thread: &Thread) -> Vec<Value> {
         json!({ "hosts": hosts, "runs": site.backend.to_string(), "cached": site.cache.is_some() })
     };
     all.map(site).collect()
+}
+
+fn purge_log(shared: &Shared) -> Value {
+    let log = shared.purge_log.load();
+    let Some(log) = log.as_ref() else { return Value::Null };
+    let peer = |peer: &PeerState| {
+        json!({
+            "address": peer.address,
+            "connected": peer.connected,
+            "behind": peer.behind,
+        })
+    };
+    json!({
+        "connected": log.is_connected,
+        "waiting": log.waiting,
+        "nodes": log.node_count,
+        "peers": log.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
 }
 
 fn spans(shared: &Shared) -> Map<String, Value> {

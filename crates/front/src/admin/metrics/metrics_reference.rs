@@ -74,6 +74,10 @@ fn reference() -> String {
     section(&mut out, "Sites with a page cache", labels, CACHED_SITE);
     section(&mut out, "Page cache, by tier", "Label `tier`: `memory`, `disk`.", CACHE_TIER);
     section(&mut out, "Page cache", "For the whole server.", CACHE);
+    let labels = "For the whole server, with [`purge_log`](../guide/several-machines.md).";
+    section(&mut out, "Purge log", labels, PURGE_LOG);
+    let labels = "Label `peer`: its address, with `peers` of `purge_log`.";
+    section(&mut out, "Peers of the purge log", labels, PURGE_PEER);
     section(&mut out, "Proxied servers", "Label `server`.", PROXY);
     section(&mut out, "Clients", "For the whole server.", CLIENTS);
     section(

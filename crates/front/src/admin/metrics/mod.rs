@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maitred_control::admin::FrontFigures;
+use maitred_control::purge_log::PurgeLogState;
 use maitred_scoreboard::{Counter, Reading};
 
 use crate::admin::application_metrics::{self, APPLICATION};
@@ -10,7 +11,8 @@ use crate::admin::exposition::{Format, Text};
 use crate::admin::node_load;
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
 use crate::admin::server_metrics::{
-    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY, TRACES,
+    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY, PURGE_LOG, PURGE_PEER,
+    TRACES,
 };
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
@@ -54,6 +56,9 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     if let Some(spans) = spans {
         out.write(TRACES, &[(String::new(), spans)]);
     }
+    if let Some(log) = &*shared.purge_log.load() {
+        of_purge_log(&mut out, log);
+    }
     StatusPage::new(format.content_type(), out.finish())
 }
 
@@ -83,6 +88,14 @@ fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: 
         out.write(LOAD, &pools.map(|(name, pool)| (label("pool", name), pool)).collect::<Vec<_>>());
     }
     out
+}
+
+fn of_purge_log(out: &mut Text, log: &PurgeLogState) {
+    out.write(PURGE_LOG, &[(String::new(), log)]);
+    let peers = log.peers.iter();
+    let peers: Vec<_> =
+        peers.map(|peer| (label("peer", &peer.address.to_string()), peer)).collect();
+    out.write(PURGE_PEER, &peers);
 }
 
 fn of_pools(out: &mut Text, pools: &[PoolFigures]) {

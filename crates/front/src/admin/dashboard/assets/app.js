@@ -182,6 +182,11 @@ const draw = {
     const c = state.cache;
     $("purge-token").hidden = !state.purges;
     $("cache-note").textContent = !c ? "No site has a page cache." : number(c.memory.pages) + " pages in memory, " + mib(c.memory.bytes / 2 ** 20) + " of " + mib(c.memory.limit_bytes / 2 ** 20) + ", " + number(c.memory.evicted) + " evicted" + (c.disk ? "; " + number(c.disk.pages) + " pages on disk" : "") + ".";
+    const log = state.purge_log;
+    $("purge-log").hidden = !log;
+    if (log) $("purge-log").textContent = "Purges reach " + (!(log.peers || []).length
+      ? many(log.nodes, "other node") + " over a log that " + (log.connected ? "is connected" : "is not reached, and " + number(log.waiting) + " wait")
+      : log.peers.map(p => p.address + (p.connected ? "" : " (not connected)") + (p.behind ? " (" + number(p.behind) + " behind)" : "")).join(", ")) + ".";
     rows("cache-rows", ((c && c.sites) || []).map(s => {
       const r = s.requests || {}, of = (...names) => names.reduce((sum, name) => sum + (r[name] || 0), 0);
       const hits = of("hit"), stale = of("stale", "updating", "revalidated"), bypassed = of("bypass"), all = Object.values(r).reduce((a, b) => a + b, 0);

@@ -1,0 +1,407 @@
+//! What carries the decisions of both logs out: it waits for orders, for peers and for the clock.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_control::purge::PurgeOrder;
+use maitred_control::purge_log::{
+    ClaimOutcome, FromPurgeLog, PeerSettings, PurgeLogSettings, PurgeReach, ToPurgeLog,
+};
+use maitred_os::clock::since_boot_millis;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::followed_logs::{FollowSettings, FollowedLogs};
+use super::own_log::{OwnLog, OwnLogSettings};
+use super::peer_identity::PeerIdentity;
+use super::peer_messages::{LogName, PeerMessage};
+use super::peer_network::{EVENTS, NetEvent, Outbox, PeerNetwork};
+use super::peer_positions::PeerPositions;
+use super::peer_states::PeerStates;
+use super::{PeerOutcome, PeerRemark, PeerStep};
+use crate::link::Link;
+use crate::payloads::{payload_of, purge_of};
+use crate::{Millis, millis, random};
+
+/// How often the positions are written, in milliseconds.
+const WRITE_EVERY: Millis = 1000;
+
+/// A connection.
+struct Open {
+    peer: usize,
+    /// This node has opened it, to follow the peer's log.
+    is_dialled: bool,
+    outbox: Outbox,
+}
+
+/// The process at work, without Redis.
+pub struct PeerSession {
+    settings: PurgeLogSettings,
+    peers: PeerSettings,
+    link: Link,
+    own: OwnLog,
+    followed: FollowedLogs,
+    open: BTreeMap<u64, Open>,
+    /// Wakes what connects to a peer.
+    present: Arc<Vec<Notify>>,
+    states: PeerStates,
+    file: Option<PeerPositions>,
+    written_at: Millis,
+    /// The lease, until its end is logged.
+    lease: Option<Millis>,
+}
+
+impl PeerSession {
+    /// A session without connections.
+    ///
+    /// # Errors
+    /// One sentence, when there are no random numbers.
+    pub fn new(
+        settings: PurgeLogSettings,
+        peers: PeerSettings,
+        link: Link,
+    ) -> Result<PeerSession, String> {
+        let now = since_boot_millis();
+        let count = peers.addresses.len();
+        let file = settings.folder.as_deref().map(PeerPositions::new);
+        let own = OwnLogSettings {
+            log: LogName { server: peers.server_start, process: random()? },
+            peers: count,
+            length: usize::try_from(settings.length).unwrap_or(usize::MAX),
+            timeout: millis(settings.timeout),
+        };
+        let positions = match &file {
+            Some(file) => file.read(&peers.addresses),
+            None => vec![None; count],
+        };
+        let follow = FollowSettings { lease: millis(settings.lease), positions };
+        Ok(PeerSession {
+            own: OwnLog::new(own, now),
+            followed: FollowedLogs::new(follow, now),
+            open: BTreeMap::new(),
+            present: Arc::new((0..count).map(|_| Notify::new()).collect()),
+            states: PeerStates::new(settings.node.clone(), &peers.addresses),
+            file,
+            written_at: now,
+            lease: None,
+            settings,
+            peers,
+            link,
+        })
+    }
+
+    /// Runs until the supervisor has exited, or this process is to leave.
+    ///
+    /// # Errors
+    /// One sentence, when it cannot work.
+    pub async fn run(mut self, listener: TcpListener) -> Result<(), String> {
+        let mut orders = self.link.orders()?;
+        let (events, mut happened) = mpsc::channel(EVENTS);
+        let network = PeerNetwork {
+            listen: self.peers.listen,
+            addresses: Arc::new(self.peers.addresses.clone()),
+            identity: PeerIdentity::of(&self.peers.key.0)?,
+            events,
+            last: Arc::default(),
+            present: self.present.clone(),
+        };
+        network.begin(listener).map_err(|error| format!("its listener is of no use: {error}"))?;
+        drop(network);
+        loop {
+            let due = self.due().saturating_sub(since_boot_millis());
+            tokio::select! {
+                order = orders.recv() => match order {
+                    None => return Ok(()),
+                    Some(ToPurgeLog::Leave) => return self.leave(happened).await,
+                    Some(order) => self.obey(order)?,
+                },
+                Some(event) = happened.recv() => self.note(event)?,
+                () = sleep(Duration::from_millis(due)) => {}
+            }
+            self.keep()?;
+        }
+    }
+
+    /// When there is something to do without an event.
+    fn due(&self) -> Millis {
+        self.own.deadline().unwrap_or(Millis::MAX).min(self.followed.deadline())
+    }
+
+    /// Does what is due because time has passed.
+    fn keep(&mut self) -> Result<(), String> {
+        let now = since_boot_millis();
+        let steps = self.own.tick(now);
+        self.carry_out(steps)?;
+        if self.followed.deadline() <= now {
+            let steps = self.followed.tick(now);
+            self.carry_out(steps)?;
+        }
+        if self.lease.is_some_and(|until| until <= now) {
+            self.lease = None;
+            tracing::warn!(
+                "a peer has purges that are not applied here yet, or this process was stopped: \
+                 cached pages are not served until all peers that can be reached were heard of"
+            );
+        }
+        if now >= self.written_at.saturating_add(WRITE_EVERY) {
+            self.written_at = now;
+            self.write_positions();
+        }
+        match self.states.report(&self.own, &self.followed, now) {
+            Some(state) => self.link.say(&FromPurgeLog::State(state)),
+            None => Ok(()),
+        }
+    }
+
+    fn write_positions(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let addresses = self.peers.addresses.iter().copied();
+        let positions = addresses.zip(self.followed.positions());
+        let known = positions.filter_map(|(address, position)| Some((address, position?)));
+        if let Err(error) = file.write(known) {
+            tracing::warn!(
+                "what is applied of the purges of other nodes cannot be written to cache_dir: \
+                 {error}; after a restart its pages are dropped"
+            );
+            self.file = None;
+        }
+    }
+
+    fn obey(&mut self, order: ToPurgeLog) -> Result<(), String> {
+        let now = since_boot_millis();
+        let steps = match order {
+            ToPurgeLog::Publish { number, order } => {
+                self.own.submit(number, payload_of(&order), now)
+            }
+            ToPurgeLog::Applied { mark, is_done } => self.followed.applied(mark, is_done, now),
+            ToPurgeLog::Claim { number, .. } => {
+                // The configuration does not allow it.
+                let outcome = ClaimOutcome::Undecided;
+                return self.link.say(&FromPurgeLog::Claimed { number, outcome });
+            }
+            // Peers exchange purges only.
+            ToPurgeLog::Announce { .. } | ToPurgeLog::Begin | ToPurgeLog::Leave => Vec::new(),
+        };
+        self.carry_out(steps)
+    }
+
+    fn note(&mut self, event: NetEvent) -> Result<(), String> {
+        let now = since_boot_millis();
+        let steps = match event {
+            NetEvent::Dialled { peer, connection, outbox } => {
+                self.open.insert(connection, Open { peer, is_dialled: true, outbox });
+                let known = self.followed.connected(peer, connection, now);
+                let (from, to) = (self.peers.listen, self.peers.addresses[peer]);
+                vec![PeerStep::Send(connection, PeerMessage::Hello { from, to, known })]
+            }
+            NetEvent::Accepted { connection, hello, outbox } => {
+                self.accepted(connection, hello, outbox)
+            }
+            NetEvent::Message { connection, message } => self.received(connection, message, now),
+            NetEvent::Over { connection, why } => {
+                if let Some(Open { peer, is_dialled, .. }) = self.open.remove(&connection) {
+                    self.lost(peer, is_dialled, connection, now);
+                    if is_dialled {
+                        self.states.unreached(peer, why, now);
+                    }
+                }
+                Vec::new()
+            }
+            NetEvent::Unreached { peer, why } => {
+                self.states.unreached(peer, why, now);
+                Vec::new()
+            }
+            NetEvent::TurnedAway { from, why } => {
+                self.states.turned_away(from, &why, now);
+                Vec::new()
+            }
+        };
+        self.carry_out(steps)
+    }
+
+    fn lost(&mut self, peer: usize, is_dialled: bool, connection: u64, now: Millis) {
+        match is_dialled {
+            true => self.followed.lost(peer, connection),
+            false => self.own.lost(peer, connection, now),
+        }
+    }
+
+    /// A node follows this one's log, if it is a peer that means this one.
+    fn accepted(&mut self, connection: u64, hello: PeerMessage, outbox: Outbox) -> Vec<PeerStep> {
+        let PeerMessage::Hello { from, to, known } = hello else { return Vec::new() };
+        match follower(&self.peers, from, to) {
+            Ok(peer) => {
+                self.open.insert(connection, Open { peer, is_dialled: false, outbox });
+                if let Some(present) = self.present.get(peer)
+                    && !self.followed.follows(peer)
+                {
+                    present.notify_one();
+                }
+                self.own.followed_by(peer, connection, known)
+            }
+            Err(why) => {
+                self.states.turned_away(from.ip(), &why, since_boot_millis());
+                Vec::new()
+            }
+        }
+    }
+
+    fn received(&mut self, connection: u64, message: PeerMessage, now: Millis) -> Vec<PeerStep> {
+        let Some(Open { peer, is_dialled, .. }) = self.open.get(&connection) else {
+            return Vec::new();
+        };
+        let (peer, is_dialled) = (*peer, *is_dialled);
+        match message {
+            message if is_dialled => {
+                if matches!(message, PeerMessage::Begin { .. }) {
+                    self.states.reached(peer, now);
+                }
+                self.followed.received(peer, connection, message, now)
+            }
+            PeerMessage::Applied { number } => self.own.applied(peer, connection, number),
+            PeerMessage::Ping { number } => {
+                let last = self.own.last();
+                vec![PeerStep::Send(connection, PeerMessage::Pong { number, last })]
+            }
+            _ => vec![PeerStep::Close(connection)],
+        }
+    }
+
+    fn carry_out(&mut self, steps: Vec<PeerStep>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                PeerStep::Send(connection, message) => self.send(connection, message),
+                PeerStep::Close(connection) => self.close(connection),
+                PeerStep::Apply { mark, payload } => {
+                    let order = match payload {
+                        Some(payload) => purge_of(&payload),
+                        None => PurgeOrder::everything(),
+                    };
+                    self.link.say(&FromPurgeLog::Apply { mark, order })?;
+                }
+                PeerStep::Lease(until) => {
+                    self.lease = Some(until).filter(|until| *until > 0);
+                    self.link.say(&FromPurgeLog::Lease { until })?;
+                }
+                PeerStep::Report(number, outcome) => {
+                    let reach = match outcome {
+                        PeerOutcome::Everywhere => PurgeReach::Everywhere,
+                        PeerOutcome::Missing(peers) => PurgeReach::Missing(self.names(&peers)),
+                    };
+                    self.link.say(&FromPurgeLog::Published { number, reach })?;
+                }
+                PeerStep::Say(peer, remark) => self.log(peer, remark),
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, peers: &[usize]) -> Vec<String> {
+        let addresses = peers.iter().filter_map(|peer| self.peers.addresses.get(*peer));
+        addresses.map(SocketAddr::to_string).collect()
+    }
+
+    fn send(&mut self, connection: u64, message: PeerMessage) {
+        let Some(open) = self.open.get(&connection) else { return };
+        if open.outbox.try_send(message).is_err() {
+            // It does not read, or is over.
+            self.close(connection);
+        }
+    }
+
+    /// Closes a connection, after what waits to be sent.
+    fn close(&mut self, connection: u64) {
+        if let Some(Open { peer, is_dialled, .. }) = self.open.remove(&connection) {
+            self.lost(peer, is_dialled, connection, since_boot_millis());
+        }
+    }
+
+    /// Whether no page was ever served or stored here that a peer may have purged.
+    fn is_empty(&self, peer: usize) -> bool {
+        let is_new = self.followed.positions().nth(peer).flatten().is_none();
+        is_new && self.settings.is_cold && self.settings.folder.is_none()
+    }
+
+    fn log(&self, peer: usize, remark: PeerRemark) {
+        let Some(address) = self.peers.addresses.get(peer) else { return };
+        match remark {
+            PeerRemark::GivenUp => tracing::warn!(
+                "{address} of the purge log is not waited for any more: cached pages are served \
+                 without it, and purges name it until it is back"
+            ),
+            // Without pages that is no news.
+            PeerRemark::Dropped if self.is_empty(peer) => {}
+            PeerRemark::Dropped => tracing::info!(
+                "not all purges of {address} since the last contact are known: all cached pages \
+                 are dropped"
+            ),
+        }
+    }
+
+    /// The fronts have ended: peers that get the last purge need not drop their pages at the next
+    /// start.
+    async fn leave(mut self, mut happened: mpsc::Receiver<NetEvent>) -> Result<(), String> {
+        let until = Instant::now() + self.settings.timeout;
+        let steps = self.own.end();
+        self.carry_out(steps)?;
+        while !self.own.is_delivered() {
+            match timeout_at(until, happened.recv()).await {
+                Ok(Some(event)) => self.note(event)?,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.write_positions();
+        let mut open: Vec<u64> = std::mem::take(&mut self.open).into_keys().collect();
+        // Their outboxes are gone, and what is in them is sent.
+        while !open.is_empty() {
+            match timeout_at(until, happened.recv()).await {
+                Ok(Some(NetEvent::Over { connection, .. })) => {
+                    open.retain(|one| *one != connection)
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of the peer that says where it listens, and which node it means.
+fn follower(peers: &PeerSettings, from: SocketAddr, to: SocketAddr) -> Result<usize, String> {
+    if to != peers.listen {
+        return Err(format!("it means {to}, which is not `listen` of this node"));
+    }
+    let peer = peers.addresses.iter().position(|peer| *peer == from);
+    peer.ok_or_else(|| format!("its `listen` is {from}, which is not in `peers` of this node"))
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_control::acme::Secret;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_means_another_one_is_turned_away() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let peers = PeerSettings {
+            listen: at("10.0.0.1:7700"),
+            addresses: vec![at("10.0.0.2:7700"), at("10.0.0.3:7700")],
+            key: Secret(String::new()),
+            server_start: 1,
+        };
+        let this = at("10.0.0.1:7700");
+        assert_eq!(follower(&peers, at("10.0.0.3:7700"), this), Ok(1));
+        for (from, to) in [
+            (at("10.0.0.3:7700"), at("10.0.0.2:7700")),
+            (at("10.0.0.3:7701"), this),
+            // Itself, to which its own connection was led.
+            (this, at("10.0.0.2:7700")),
+            (this, this),
+        ] {
+            assert!(follower(&peers, from, to).is_err(), "{from} {to}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Three nodes whose connections break, which are stopped, killed and started, while clients change
+//! a page, purge it and read it: a page that was purged everywhere is served by no node.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fastrand::Rng;
+
+use super::followed_logs::{FollowSettings, FollowedLogs};
+use super::own_log::{OwnLog, OwnLogSettings};
+use super::peer_messages::{LogName, LogPosition, PeerMessage};
+use super::{PeerOutcome, PeerStep};
+use crate::Millis;
+
+const NODES: usize = 3;
+const LEASE: Millis = 800;
+const TIMEOUT: Millis = 200;
+/// Short, so that it is trimmed at times.
+const LENGTH: usize = 6;
+const START: Millis = 10_000;
+const CHAOS_UNTIL: Millis = START + 15_000;
+const END: Millis = CHAOS_UNTIL + 5000;
+
+/// A connection, opened by one node to follow the log of another.
+struct Line {
+    from: usize,
+    to: usize,
+    /// Messages and when they arrive: those of the follower, and those to it.
+    ways: [VecDeque<(Millis, PeerMessage)>; 2],
+}
+
+struct SimulatedNode {
+    own: OwnLog,
+    followed: FollowedLogs,
+    is_running: bool,
+    /// Nothing of it runs until then.
+    stopped_until: Millis,
+    server: u64,
+    lease: Millis,
+    page: Option<u64>,
+    has_disk: bool,
+    on_disk: Vec<Option<LogPosition>>,
+    /// What the fronts are applying: when it is done, and its mark.
+    applying: Vec<(Millis, u64)>,
+    /// The versions that purges have replaced, by their names, until they are everywhere.
+    purges: BTreeMap<u64, u64>,
+}
+
+struct PeerWorld {
+    now: Millis,
+    rng: Rng,
+    nodes: Vec<SimulatedNode>,
+    lines: BTreeMap<u64, Line>,
+    last: u64,
+    cut: BTreeSet<(usize, usize)>,
+    content: u64,
+    /// No page that is older may be served.
+    floor: u64,
+    hits: u64,
+    successes: u64,
+    seed: u64,
+}
+
+/// The other nodes, in the order of their numbers as peers.
+fn peers(node: usize) -> Vec<usize> {
+    (0..NODES).filter(|other| *other != node).collect()
+}
+
+fn number_of(node: usize, other: usize) -> usize {
+    peers(node).iter().position(|one| *one == other).unwrap()
+}
+
+fn logs(log: LogName, on_disk: &[Option<LogPosition>], now: Millis) -> (OwnLog, FollowedLogs) {
+    let own = OwnLogSettings { log, peers: NODES - 1, length: LENGTH, timeout: TIMEOUT };
+    let follow = FollowSettings { lease: LEASE, positions: on_disk.to_vec() };
+    (OwnLog::new(own, now), FollowedLogs::new(follow, now))
+}
+
+impl PeerWorld {
+    fn new(seed: u64) -> PeerWorld {
+        let mut rng = Rng::with_seed(seed);
+        let node = |_| {
+            let log = LogName { server: rng.u64(..), process: rng.u64(..) };
+            let on_disk = vec![None; NODES - 1];
+            let (own, followed) = logs(log, &on_disk, START);
+            SimulatedNode {
+                own,
+                followed,
+                is_running: true,
+                stopped_until: 0,
+                server: log.server,
+                lease: 0,
+                page: None,
+                has_disk: rng.bool(),
+                on_disk,
+                applying: Vec::new(),
+                purges: BTreeMap::new(),
+            }
+        };
+        PeerWorld {
+            now: START,
+            nodes: (0..NODES).map(node).collect(),
+            rng,
+            lines: BTreeMap::new(),
+            last: 0,
+            cut: BTreeSet::new(),
+            content: 1,
+            floor: 0,
+            hits: 0,
+            successes: 0,
+            seed,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn is_awake(&self, node: usize) -> bool {
+        self.nodes[node].is_running && self.nodes[node].stopped_until <= self.now
+    }
+
+    fn act(&mut self, node: usize, steps: Vec<PeerStep>) {
+        for step in steps {
+            match step {
+                PeerStep::Send(connection, message) => {
+                    let at = self.now + self.rng.u64(1..10);
+                    if let Some(line) = self.lines.get_mut(&connection) {
+                        let way = usize::from(line.from != node);
+                        let at = line.ways[way].back().map_or(at, |(last, _)| at.max(*last));
+                        line.ways[way].push_back((at, message));
+                    }
+                }
+                PeerStep::Close(connection) => self.break_line(connection),
+                PeerStep::Apply { mark, .. } => {
+                    let at = self.now + self.rng.u64(0..40);
+                    self.nodes[node].applying.push((at, mark));
+                }
+                PeerStep::Lease(until) => self.nodes[node].lease = until,
+                PeerStep::Report(name, PeerOutcome::Everywhere) => {
+                    if let Some(version) = self.nodes[node].purges.remove(&name) {
+                        self.floor = self.floor.max(version);
+                        self.successes += 1;
+                    }
+                }
+                PeerStep::Report(_, PeerOutcome::Missing(missing)) => assert!(!missing.is_empty()),
+                PeerStep::Say(..) => {}
+            }
+        }
+    }
+
+    fn break_line(&mut self, connection: u64) {
+        let Some(Line { from, to, .. }) = self.lines.remove(&connection) else { return };
+        self.nodes[from].followed.lost(number_of(from, to), connection);
+        self.nodes[to].own.lost(number_of(to, from), connection, self.now);
+    }
+
+    fn break_lines(&mut self, is_broken: impl Fn(&Line) -> bool) {
+        let broken = self.lines.iter().filter(|(_, line)| is_broken(line));
+        let broken: Vec<u64> = broken.map(|(connection, _)| *connection).collect();
+        broken.into_iter().for_each(|connection| self.break_line(connection));
+    }
+
+    fn connect(&mut self, from: usize, to: usize) {
+        let is_cut = self.cut.contains(&(from.min(to), from.max(to)));
+        let is_there = self.lines.values().any(|line| (line.from, line.to) == (from, to));
+        if is_cut || is_there || !self.is_awake(from) || !self.is_awake(to) {
+            return;
+        }
+        let connection = self.next();
+        self.lines.insert(connection, Line { from, to, ways: [VecDeque::new(), VecDeque::new()] });
+        let known = self.nodes[from].followed.connected(number_of(from, to), connection, self.now);
+        let steps = self.nodes[to].own.followed_by(number_of(to, from), connection, known);
+        self.act(to, steps);
+    }
+
+    fn deliver(&mut self) {
+        let connections: Vec<u64> = self.lines.keys().copied().collect();
+        for (connection, way) in connections.into_iter().flat_map(|one| [(one, 0), (one, 1)]) {
+            while let Some(line) = self.lines.get_mut(&connection) {
+                let (from, to) = (line.from, line.to);
+                let reader = if way == 0 { to } else { from };
+                let is_due = line.ways[way].front().is_some_and(|(at, _)| *at <= self.now);
+                if !is_due || !self.is_awake(reader) {
+                    break;
+                }
+                let Some((_, message)) =
+                    self.lines.get_mut(&connection).and_then(|line| line.ways[way].pop_front())
+                else {
+                    break;
+                };
+                let (now, node) = (self.now, &mut self.nodes[reader]);
+                let steps = match message {
+                    message if way == 1 => {
+                        node.followed.received(number_of(from, to), connection, message, now)
+                    }
+                    PeerMessage::Applied { number } => {
+                        node.own.applied(number_of(to, from), connection, number)
+                    }
+                    PeerMessage::Ping { number } => {
+                        let last = node.own.last();
+                        vec![PeerStep::Send(connection, PeerMessage::Pong { number, last })]
+                    }
+                    other => panic!("{other:?}"),
+                };
+                self.act(reader, steps);
+            }
+        }
+    }
+
+    fn run_node(&mut self, node: usize) {
+        if !self.is_awake(node) {
+            return;
+        }
+        let now = self.now;
+        let (done, applying) = std::mem::take(&mut self.nodes[node].applying)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
+        self.nodes[node].applying = applying;
+        let done: Vec<(Millis, u64)> = done;
+        for (_, mark) in done {
+            self.nodes[node].page = None;
+            let steps = self.nodes[node].followed.applied(mark, true, now);
+            self.act(node, steps);
+        }
+        let steps = self.nodes[node].own.tick(now);
+        self.act(node, steps);
+        if self.nodes[node].followed.deadline() <= now {
+            let steps = self.nodes[node].followed.tick(now);
+            self.act(node, steps);
+        }
+        if self.rng.u8(..30) == 0 {
+            self.write_positions(node);
+        }
+    }
+
+    fn write_positions(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.on_disk = node.followed.positions().collect();
+    }
+
+    fn read(&mut self, node: usize) {
+        let one = &mut self.nodes[node];
+        if one.lease > self.now {
+            let version = *one.page.get_or_insert(self.content);
+            assert!(
+                version >= self.floor,
+                "seed {}: node {node} serves {version} at {}, and {} was purged everywhere",
+                self.seed,
+                self.now,
+                self.floor
+            );
+            self.hits += 1;
+        }
+    }
+
+    fn purge(&mut self, node: usize) {
+        self.content += 1;
+        let (name, version, now) = (self.next(), self.content, self.now);
+        let one = &mut self.nodes[node];
+        one.page = None;
+        one.purges.insert(name, version);
+        let steps = one.own.submit(name, "purge".to_owned(), now);
+        self.act(node, steps);
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.break_lines(|line| line.from == node || line.to == node);
+        let one = &mut self.nodes[node];
+        (one.is_running, one.lease) = (false, 0);
+        one.applying.clear();
+        one.purges.clear();
+        if !one.has_disk {
+            one.page = None;
+        }
+    }
+
+    /// A proper stop: what it has purged reaches the peers that are connected.
+    fn stop(&mut self, node: usize) {
+        self.nodes[node].lease = 0;
+        let steps = self.nodes[node].own.end();
+        let (now, mut ends) = (self.now, Vec::new());
+        for step in steps {
+            if let PeerStep::Send(connection, message) = step {
+                ends.push((connection, message));
+            }
+        }
+        for (connection, message) in ends {
+            let Some(line) = self.lines.get_mut(&connection) else { continue };
+            let (from, rest) = (line.from, std::mem::take(&mut line.ways[1]));
+            for message in rest.into_iter().map(|(_, message)| message).chain([message]) {
+                let peer = number_of(from, node);
+                let steps = self.nodes[from].followed.received(peer, connection, message, now);
+                self.act(from, steps);
+            }
+        }
+        self.write_positions(node);
+        self.kill(node);
+    }
+
+    fn start(&mut self, node: usize) {
+        let log = LogName { server: self.rng.u64(..), process: self.rng.u64(..) };
+        let now = self.now;
+        let one = &mut self.nodes[node];
+        if !one.has_disk {
+            one.on_disk = vec![None; NODES - 1];
+        }
+        (one.own, one.followed) = logs(log, &one.on_disk, now);
+        (one.is_running, one.server, one.stopped_until) = (true, log.server, 0);
+    }
+
+    /// Only the process of the log is replaced: the supervisor has it purge everything where not
+    /// all was sent.
+    fn replace_process(&mut self, node: usize) {
+        self.break_lines(|line| line.from == node || line.to == node);
+        let process = self.rng.u64(..);
+        let now = self.now;
+        let one = &mut self.nodes[node];
+        let log = LogName { server: one.server, process };
+        let on_disk = if one.has_disk { one.on_disk.clone() } else { vec![None; NODES - 1] };
+        (one.own, one.followed) = logs(log, &on_disk, now);
+        one.applying.clear();
+        let names: Vec<u64> = one.purges.keys().copied().collect();
+        for name in names {
+            let steps = self.nodes[node].own.submit(name, "everything".to_owned(), now);
+            self.act(node, steps);
+        }
+    }
+
+    fn fault(&mut self) {
+        let node = self.rng.usize(..NODES);
+        let pair = [(0, 1), (0, 2), (1, 2)][self.rng.usize(..3)];
+        let is_running = self.nodes[node].is_running;
+        match self.rng.u8(..8) {
+            0 => drop(self.cut.insert(pair)),
+            1 => self.cut.clear(),
+            2 | 3 => self.break_lines(|line| line.from == node),
+            4 if is_running => self.nodes[node].stopped_until = self.now + self.rng.u64(50..2500),
+            5 if self.is_awake(node) => self.kill(node),
+            6 if self.is_awake(node) => self.stop(node),
+            7 if self.is_awake(node) => self.replace_process(node),
+            _ if !is_running => self.start(node),
+            _ => {}
+        }
+        let cut = self.cut.clone();
+        self.break_lines(|line| cut.contains(&(line.from.min(line.to), line.from.max(line.to))));
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        let is_chaos = self.now < CHAOS_UNTIL;
+        if is_chaos && self.rng.u16(..150) == 0 {
+            self.fault();
+        }
+        if self.now == CHAOS_UNTIL {
+            self.cut.clear();
+            for node in 0..NODES {
+                self.nodes[node].stopped_until = 0;
+                if !self.nodes[node].is_running {
+                    self.start(node);
+                }
+            }
+        }
+        for node in 0..NODES {
+            // A client may be there before the process of the log.
+            if self.is_awake(node) {
+                self.read(node);
+            }
+        }
+        for from in 0..NODES {
+            for to in peers(from) {
+                if self.rng.u8(..60) == 0 {
+                    self.connect(from, to);
+                }
+            }
+        }
+        self.deliver();
+        (0..NODES).for_each(|node| self.run_node(node));
+        let node = self.rng.usize(..NODES);
+        if self.rng.u8(..40) == 0 && self.is_awake(node) {
+            self.purge(node);
+        }
+    }
+}
+
+#[test]
+fn what_was_purged_everywhere_is_served_by_no_node_whatever_fails() {
+    let count = std::env::var("MAITRED_SIMULATIONS").ok().and_then(|text| text.parse().ok());
+    let (mut hits, mut successes) = (0, 0);
+    for seed in 0..count.unwrap_or(40) {
+        let mut world = PeerWorld::new(seed);
+        while world.now < END {
+            world.step();
+        }
+        hits += world.hits;
+        successes += world.successes;
+        // All is well again.
+        for node in 0..NODES {
+            assert!(world.nodes[node].lease > world.now, "seed {seed}: node {node} has no lease");
+            let waiting = world.nodes[node].own.waiting();
+            assert!(waiting < 5, "seed {seed}: {waiting} purges of node {node} wait");
+        }
+    }
+    println!("{hits} pages from caches, {successes} purges everywhere");
+    assert!(hits > 10_000 && successes > 1000, "{hits} {successes}");
+}

@@ -1,0 +1,325 @@
+//! Several nodes that pass purges on without Redis: what was purged everywhere is served by no
+//! node, and a node that is away is named.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::ports::free_address;
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, set_mode,
+};
+use maitred_tests::{Target, maitred_program, wait};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Sends the contents of a file in `data`, and purges a URL if it is to.
+const PAGE: &str = "<?php
+    if (isset($_GET['purge'])) {
+        header('Cache-Control: no-store');
+        var_dump(@maitred_cache_purge_urls([$_GET['purge']]));
+        exit;
+    }
+    echo file_get_contents(__DIR__ . '/data/' . basename(strtok($_SERVER['REQUEST_URI'], '?')));";
+
+/// The lease: short, and longer than a busy machine lets a process wait.
+const LEASE: Duration = Duration::from_secs(2);
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+fn site() -> TempDir {
+    let root = document_root(&[("index.php", PAGE), ("data/a", "1"), ("data/b", "1")]);
+    give_to_web_user(&root.path().join("data"));
+    root
+}
+
+fn write(root: &TempDir, text: &str) {
+    let new = root.path().join("data/.a");
+    std::fs::write(&new, text).expect("data can be written");
+    std::fs::rename(&new, root.path().join("data/a")).expect("data can be replaced");
+}
+
+/// A place for a node: where it serves and where it listens for peers, and its cached pages, which
+/// a restart keeps.
+struct Place {
+    address: SocketAddr,
+    peer: SocketAddr,
+    pages: Option<TempDir>,
+}
+
+/// The nodes of a site, each on a loopback address of its own.
+struct Cluster {
+    root: TempDir,
+    secrets: TempDir,
+    places: Vec<Place>,
+    length: u32,
+}
+
+impl Cluster {
+    fn new(on_disk: &[bool]) -> Cluster {
+        let place = |(number, has_disk): (u8, &bool)| {
+            let pages = has_disk.then(public_folder);
+            if let Some(pages) = &pages {
+                give_to_web_user(pages.path());
+            }
+            let ip = IpAddr::from(Ipv4Addr::new(127, 0, 0, number));
+            let peer = SocketAddr::new(ip, free_address().port());
+            Place { address: free_address(), peer, pages }
+        };
+        let places = (2..).zip(on_disk).map(place).collect();
+        Cluster { root: site(), secrets: public_folder(), places, length: 16_384 }
+    }
+
+    fn secret(&self, text: &str) -> PathBuf {
+        let file = self.secrets.path().join(text);
+        std::fs::write(&file, format!("{text}\n")).expect("a secret can be written");
+        set_mode(&file, 0o600);
+        file
+    }
+
+    fn setup(&self, number: usize, secret: &str) -> Setup {
+        let place = &self.places[number];
+        let others = self.places.iter().filter(|other| other.peer != place.peer);
+        let peers: Vec<String> = others.map(|other| format!("\"{}\"", other.peer)).collect();
+        let log = format!(
+            "purge_log = {{ node = \"n{number}\", listen = \"{}\", peers = [{}], secret_file = \
+             {:?}, lease = \"2s\", timeout = \"1500ms\", length = {} }}",
+            place.peer,
+            peers.join(", "),
+            self.secret(secret),
+            self.length
+        );
+        let setup = Setup::new(self.root.path()).at(place.address).hosts(&["a.example"]).top(&log);
+        let setup = match &place.pages {
+            Some(pages) => setup.top(&format!("cache_dir = {:?}", pages.path())),
+            None => setup,
+        };
+        setup
+            .site("front_controller = \"/index.php\"")
+            .site("[sites.cache]")
+            .site("valid = \"1d\"")
+            .site("purge_from = [\"127.0.0.1\"]")
+    }
+
+    fn start(&self, number: usize) -> Server {
+        self.setup(number, SECRET).start()
+    }
+
+    /// The sentence about nodes that have not confirmed.
+    fn named(&self, number: usize) -> String {
+        let peer = self.places[number].peer;
+        format!("maitred: not purged everywhere: not confirmed by {peer}\n")
+    }
+}
+
+fn at(server: &Server, method: &str, target: &str) -> Response {
+    let request = Request::new(method, target).header("Host", "a.example");
+    let request = request.header("Connection", "close");
+    http::try_ask(server.address(), &request).expect("it responds")
+}
+
+fn get(server: &Server, target: &str) -> String {
+    at(server, "GET", target).text()
+}
+
+fn is_hit(server: &Server, target: &str) -> bool {
+    let response = at(server, "GET", target);
+    response.header("Cache-Status").unwrap_or_default().contains("; hit;")
+}
+
+fn await_hit(server: &Server, target: &str) {
+    wait::until_true("a page from the cache", || is_hit(server, target));
+}
+
+fn run(server: &Server, arguments: &[&str]) -> Output {
+    let mut command = Command::new(maitred_program());
+    command.args(arguments).arg("--admin-socket").arg(server.admin_socket());
+    command.output().expect("maitred can be run")
+}
+
+/// The exit code of a purge, and what it complains about.
+fn purge(server: &Server, what: &str) -> (Option<i32>, String) {
+    let output = run(server, &["purge", what]);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn await_everywhere(server: &Server) {
+    wait::until_true("a purge that is everywhere", || purge(server, "a.example/none").0 == Some(0));
+}
+
+fn log_status(server: &Server) -> Value {
+    let output = run(server, &["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    status["purge_log"].clone()
+}
+
+fn purges_process(server: &Server) -> Process {
+    let is_it = |process: &Process| process.title.trim_end() == "maitred: purges";
+    wait::until("the process of the purge log", || server.processes().into_iter().find(is_it))
+}
+
+fn has_dropped(server: &Server, mark: usize) -> bool {
+    let lines = server.log().since(mark).into_iter();
+    lines.into_iter().any(|line| line.contains("all cached pages are dropped"))
+}
+
+fn kill(server: Server) {
+    server.processes();
+    server.signal(Signal::KILL);
+    server.expect_killed();
+}
+
+#[test]
+fn a_purge_reaches_all_peers_and_one_that_is_away_is_named_and_gets_it_before_it_serves_pages() {
+    let cluster = Cluster::new(&[false, true, false]);
+    let root = &cluster.root;
+    let mut nodes: Vec<Server> = (0..3).map(|number| cluster.start(number)).collect();
+    nodes.iter().for_each(await_everywhere);
+    let all = |nodes: &[Server]| {
+        let texts: Vec<String> = nodes.iter().map(|node| get(node, "/a")).collect();
+        nodes.iter().for_each(|node| await_hit(node, "/a"));
+        texts.concat()
+    };
+    assert_eq!(all(&nodes), "111");
+    write(root, "2");
+    assert_eq!(purge(&nodes[0], "a.example/a"), (Some(0), String::new()));
+    assert_eq!(all(&nodes), "222");
+    write(root, "3");
+    let response = at(&nodes[1], "PURGE", "/a");
+    assert_eq!((response.status, response.text()), (200, "dropped: a.example/a\n".to_owned()));
+    assert_eq!(all(&nodes), "333");
+    write(root, "4");
+    assert_eq!(get(&nodes[2], "/x?purge=a.example/a"), "bool(true)\n");
+    assert_eq!(all(&nodes), "444");
+    wait::until_true("all peers in the status", || {
+        let status = log_status(&nodes[0]);
+        let peers = status["peers"].as_array().cloned().unwrap_or_default();
+        let is_well = |peer: &Value| peer["connected"] == true && peer["behind"] == 0;
+        status["connected"] == true && peers.len() == 2 && peers.iter().all(is_well)
+    });
+
+    // All of a node is stopped for longer than its lease.
+    let begun = Instant::now();
+    let stopped = nodes[1].processes();
+    stopped.iter().for_each(|process| process.signal(Signal::STOP));
+    write(root, "5");
+    assert_eq!(purge(&nodes[0], "a.example/a"), (Some(3), cluster.named(1)));
+    assert_eq!(at(&nodes[2], "PURGE", "/a").status, 504);
+    assert_eq!(get(&nodes[0], "/x?purge=a.example/a"), "bool(false)\n");
+    wait::until_true("what it lacks in the status", || {
+        let text = String::from_utf8_lossy(&run(&nodes[0], &["status"]).stdout).into_owned();
+        let peer = cluster.places[1].peer;
+        let mut lines = text.lines().filter(|line| line.contains(&peer.to_string()));
+        lines.any(|line| line.contains("not connected") && line.contains("behind"))
+    });
+    await_hit(&nodes[0], "/a");
+    wait::until_true("the end of its lease", || begun.elapsed() > LEASE + LEASE / 4);
+    stopped.iter().rev().for_each(|process| process.signal(Signal::CONT));
+    assert_eq!(get(&nodes[1], "/a"), "5");
+    await_hit(&nodes[1], "/a");
+    await_everywhere(&nodes[0]);
+    assert_eq!(all(&nodes), "555");
+
+    // Killed, with pages on disk.
+    kill(nodes.remove(1));
+    write(root, "6");
+    assert_eq!(purge(&nodes[0], "a.example/a"), (Some(3), cluster.named(1)));
+    await_hit(&nodes[1], "/a");
+    let second = cluster.start(1);
+    assert_eq!(get(&second, "/a"), "6");
+    await_hit(&second, "/a");
+    assert_eq!(get(&second, "/a"), "6");
+    await_everywhere(&nodes[0]);
+
+    // An end, an upgrade and another process cost the peers none of their pages.
+    let mark = second.log().mark();
+    nodes.remove(1).stop();
+    nodes.push(cluster.start(2));
+    await_everywhere(&nodes[1]);
+    let upgrade = nodes[0].log().mark();
+    nodes[0].signal(Signal::USR2);
+    nodes[0].expect_log(upgrade, "upgraded to");
+    await_everywhere(&nodes[0]);
+    assert!(!has_dropped(&second, mark), "{:#?}", second.log().since(mark));
+    assert!(is_hit(&second, "/a"));
+    let before = purges_process(&nodes[0]);
+    before.signal(Signal::KILL);
+    wait::until_true("another process", || purges_process(&nodes[0]) != before);
+    write(root, "7");
+    wait::until_true("a purge that is everywhere", || purge(&nodes[0], "a.example/a").0 == Some(0));
+    assert_eq!(get(&second, "/a") + &get(&nodes[0], "/a") + &get(&nodes[1], "/a"), "777");
+}
+
+#[test]
+fn a_peer_that_lacks_more_purges_than_the_log_has_drops_all_its_pages() {
+    let cluster = Cluster { length: 100, ..Cluster::new(&[true, true]) };
+    let nodes = [cluster.start(0), cluster.start(1)];
+    await_everywhere(&nodes[0]);
+    nodes.iter().for_each(|node| await_hit(node, "/b"));
+    let [first, second] = nodes;
+    second.stop();
+    for _ in 0..101 {
+        assert_eq!(at(&first, "PURGE", "/a").status, 504);
+    }
+    let second = cluster.start(1);
+    second.expect_log(0, "all cached pages are dropped");
+    await_everywhere(&first);
+    await_hit(&second, "/b");
+    wait::until_true("nothing that waits", || log_status(&first)["waiting"] == 0);
+
+    // One that starts alone serves from its cache without the peer, after a while.
+    second.stop();
+    let first = first.restart(|_| {});
+    first.expect_log(0, "is not waited for any more");
+    await_hit(&first, "/b");
+}
+
+#[test]
+fn a_node_with_another_secret_and_strangers_get_nothing_and_the_log_says_so() {
+    let cluster = Cluster::new(&[false, false]);
+    let first = cluster.start(0);
+    let second = cluster.setup(1, &SECRET.replace('0', "9")).start();
+    second.expect_log(0, "cannot be reached: it has another secret (`secret_file`)");
+    first.expect_log(0, "was closed: it refuses the secret of this node (`secret_file`)");
+    for node in [&first, &second] {
+        wait::until_true("the reason in the status", || {
+            let why = log_status(node)["peers"][0]["error"].clone();
+            why.as_str().is_some_and(|why| why.contains("another secret"))
+        });
+        assert_eq!(purge(node, "a.example/a").0, Some(3));
+        await_hit(node, "/a");
+    }
+
+    let at = cluster.places[0].peer;
+    let closed = |mut stream: TcpStream| {
+        let within = Some(Duration::from_secs(10));
+        stream.set_read_timeout(within).expect("it has a timeout");
+        let mut heard = Vec::new();
+        // Closed with bytes of ours unread, it is reset.
+        let _ = stream.read_to_end(&mut heard);
+        heard
+    };
+    let mut stranger = TcpStream::connect(at).expect("it listens");
+    let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(closed(stranger), b"", "its address is not that of a peer");
+    first.expect_log(0, "to the purge log was closed: its address is not in `peers`");
+
+    let secret = cluster.secret("short");
+    let file = first.configuration();
+    let text = std::fs::read_to_string(&file).expect("it has a configuration");
+    let short = cluster.secrets.path().join("short.toml");
+    let text = text.replace(&cluster.secret(SECRET).display().to_string(), &path(&secret));
+    std::fs::write(&short, text).expect("it can be written");
+    let mut check = Command::new(maitred_program());
+    let output = check.arg("check").arg("--config").arg(&short).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("holds 5 bytes"), "{said}");
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
