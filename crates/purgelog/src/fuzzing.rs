@@ -92,3 +92,28 @@ pub fn is_written_as_read(bytes: &[u8]) -> bool {
         Ok(None) | Err(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_messages_of_nodes_are_refused_or_acted_on() {
+        let seeds: [&[u8]; 3] = [
+            include_bytes!("../../../fuzz/seeds/purge_peers/follower"),
+            include_bytes!("../../../fuzz/seeds/purge_peers/followed"),
+            include_bytes!("../../../fuzz/seeds/purge_peers/reset"),
+        ];
+        assert_eq!(seeds.map(read_messages), [3, 4, 2]);
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..3).flat_map(|_| seeds[rng.usize(..3)]).copied().collect();
+            for _ in 0..rng.usize(1..6) {
+                let at = rng.usize(..bytes.len());
+                bytes[at] = rng.u8(..);
+            }
+            assert!(is_written_as_read(&bytes));
+            read_messages(&bytes);
+        }
+    }
+}

@@ -272,7 +272,9 @@ impl Followed {
                 self.position = Some(LogPosition { log, number: after, is_complete: false });
                 Ok(None)
             }
-            (PeerMessage::Purge { number, payload }, Some(_)) if number == self.received + 1 => {
+            (PeerMessage::Purge { number, payload }, Some(_))
+                if number.checked_sub(1) == Some(self.received) =>
+            {
                 self.received = number;
                 self.apply(mark, Some(payload)).map(Some)
             }
@@ -353,7 +355,12 @@ mod tests {
         let confirmed = PeerStep::Send(5, PeerMessage::Applied { number: 5 });
         assert_eq!(logs.applied(1, true, 1200), [confirmed]);
         assert_eq!(numbers(&logs), [Some(5)]);
+        let log = LogName { server: 1, process: 2 };
+        let after = u64::MAX;
+        logs.received(0, 5, PeerMessage::Begin { log, after, is_reset: false }, 1300);
+        assert!(logs.received(0, 5, purge(u64::MAX), 1300).contains(&PeerStep::Close(5)));
         // One is left out.
+        let mut logs = following(5);
         assert_eq!(logs.received(0, 5, purge(7), 1300), [PeerStep::Close(5)]);
         assert!(!logs.follows(0));
     }
