@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_config::Job;
+use maitred_config::{Job, PurgeLog, PurgeLogPlace};
 
 use crate::folder::Folder;
 
@@ -119,9 +119,14 @@ fn the_values_of_the_purge_log_have_both_ends() {
     assert_eq!(timeouts, [Duration::from_millis(50), 4 * second]);
     assert_eq!([100, 1_000_000].map(|n| good(&format!("length = {n}")).length), [100, 1_000_000]);
     let plain = good("node = \"a.b-c_d\"");
-    assert_eq!((plain.node.as_deref(), plain.prefix.as_str()), (Some("a.b-c_d"), "maitred"));
+    let prefix = |log: PurgeLog| match log.place {
+        PurgeLogPlace::Redis { prefix, .. } => prefix,
+        PurgeLogPlace::Peers(peers) => panic!("{peers:?}"),
+    };
+    assert_eq!(plain.node.as_deref(), Some("a.b-c_d"));
     assert_eq!((plain.lease, plain.timeout, plain.length), (90 * second, 2 * second, 16_384));
-    assert_eq!(good("prefix = \"{a}:b\"").prefix, "{a}:b");
+    assert_eq!(prefix(plain), "maitred");
+    assert_eq!(prefix(good("prefix = \"{a}:b\"")), "{a}:b");
     let longest = "n".repeat(64);
     assert_eq!(good(&format!("node = \"{longest}\"")).node, Some(longest));
     for (name, value) in [
