@@ -56,7 +56,7 @@ install_packages() {
 application_packages() {
     printf '%s\n' php-symfony-framework-bundle php-symfony-runtime php-twig \
         php-illuminate-{routing,view,database,events,http} php-laravel-framework \
-        php-guzzlehttp-guzzle php-vlucas-phpdotenv php-slim-psr7 php-nikic-fast-route \
+        php-guzzlehttp-guzzle php-vlucas-phpdotenv php-slim php-slim-psr7 php-nikic-fast-route \
         php-nyholm-psr7
 }
 
