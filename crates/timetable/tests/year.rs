@@ -1,6 +1,8 @@
 //! A year of runs across two changes of the clock, beside an independent reference that walks
 //! through it minute by minute with cron's rules, and beside systemd's calendar.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
@@ -103,8 +105,8 @@ impl Line {
             if is_fixed {
                 is_run = is_run && now > latest;
                 let is_change = number > 0
-                    && now.minute() != (minutes[number - 1].minute() + 1) % 60
-                    || number > 0 && now.hour() != minutes[number - 1].hour();
+                    && (now.minute() != (minutes[number - 1].minute() + 1) % 60
+                        || now.hour() != minutes[number - 1].hour());
                 if is_change {
                     let mut skipped = latest.checked_add(1.minute()).unwrap();
                     while skipped < now {

@@ -48,12 +48,14 @@ pub fn variables(certificate: Option<&CertificateDer<'_>>) -> Variables {
     };
     let common = parsed.subject().iter_common_name().next();
     let common = common.map_or(Cow::Borrowed(""), text);
+    let mut plain = String::new();
+    common.chars().for_each(|c| write_plain(&mut plain, c));
     let validity = parsed.validity();
     let fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, der);
     vec![
         ("SSL_CLIENT_VERIFY", "SUCCESS".to_owned()),
         ("SSL_CLIENT_S_DN", name(parsed.subject())),
-        ("SSL_CLIENT_S_DN_CN", common.into_owned()),
+        ("SSL_CLIENT_S_DN_CN", plain),
         ("SSL_CLIENT_I_DN", name(parsed.issuer())),
         ("SSL_CLIENT_M_SERIAL", serial(parsed.raw_serial())),
         ("SSL_CLIENT_V_START", time(&validity.not_before)),
@@ -87,17 +89,22 @@ fn write_attribute(out: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     let last = value.chars().count().saturating_sub(1);
     for (at, c) in value.chars().enumerate() {
         let at_an_end = (at == 0 && matches!(c, ' ' | '#')) || (at == last && c == ' ');
-        if c.is_control() {
-            let mut utf8 = [0; 4];
-            for byte in c.encode_utf8(&mut utf8).bytes() {
-                let _ = write!(out, "\\{byte:02X}");
-            }
-            continue;
-        }
         if at_an_end || ",+\"\\<>;".contains(c) {
             out.push('\\');
         }
-        out.push(c);
+        write_plain(out, c);
+    }
+}
+
+/// Writes a character, or the bytes of a control character as `\00`: a name would end at a null
+/// byte for programs in C, and have further lines in logs. Apache does the same in each variable.
+fn write_plain(out: &mut String, c: char) {
+    if !c.is_control() {
+        return out.push(c);
+    }
+    let mut utf8 = [0; 4];
+    for byte in c.encode_utf8(&mut utf8).bytes() {
+        let _ = write!(out, "\\{byte:02X}");
     }
 }
 
@@ -150,4 +157,19 @@ fn pem(der: &CertificateDer<'_>) -> String {
     }
     out.push_str("-----END CERTIFICATE-----\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_of_a_certificate_is_in_a_variable() {
+        let der = include_bytes!("../../../fuzz/regressions/tls_files/common_name_with_nul");
+        let found = variables(Some(&der.to_vec().into()));
+        let value = |name: &str| found.iter().find(|(known, _)| *known == name).unwrap().1.as_str();
+        assert_eq!(value("SSL_CLIENT_S_DN_CN"), "aW\\00\\00\\00mple");
+        assert_eq!(value("SSL_CLIENT_S_DN"), "CN=aW\\00\\00\\00mple,O=A\\, B");
+        assert_eq!(value("SSL_CLIENT_VERIFY"), "SUCCESS");
+    }
 }

@@ -101,10 +101,8 @@ fn the_schedule_of_an_application_is_named_for_its_host() {
     let alone = crons(&format!("{SITE}app = \"wordpress\"\napp_cron = true\n"));
     assert_eq!(alone[0].name, "cron");
     refused(
-        &format!(
-            "[pools.www]\nchroot = \"/srv\"\n[[sites]]\nroot = \"/srv\"\napp = \"wordpress\"\n\
-             app_cron = true\n"
-        ),
+        "[pools.www]\nchroot = \"/srv\"\n[[sites]]\nroot = \"/srv\"\napp = \"wordpress\"\n\
+         app_cron = true\n",
         "`app_cron` is for sites whose pool has no `chroot`",
     );
 }

@@ -77,13 +77,10 @@ fn order(request: &httparse::Request<'_, '_>) -> AdminOrder {
     }
 }
 
-/// Whether an authority is that of the admin address.
+/// Whether an authority is that of the admin address, as every client writes it.
 fn is_ours(authority: &str, host: &str, port: u16) -> bool {
-    let (name, found) = match authority.rsplit_once(':') {
-        Some((name, digits)) if !digits.ends_with(']') => (name, digits.parse().ok()),
-        _ => (authority, None),
-    };
-    found == Some(port)
+    let Some((name, digits)) = authority.rsplit_once(':') else { return false };
+    digits == port.to_string()
         && [host, "localhost", "127.0.0.1", "[::1]"]
             .iter()
             .any(|one| one.eq_ignore_ascii_case(name))
@@ -121,6 +118,9 @@ mod tests {
             "",
             "Host: localhost\r\n",
             "Host: localhost:2020\r\n",
+            "Host: localhost:02019\r\n",
+            "Host: localhost:+2019\r\n",
+            "Host: [::1]\r\n",
             "Host: evil.example:2019\r\n",
             "Host: localhost:2019\r\nHost: evil.example:2019\r\n",
             "Host: localhost:2019\r\nOrigin: http://evil.example\r\n",
