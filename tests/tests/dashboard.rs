@@ -382,7 +382,8 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
 }
 
 /// Whether the memory of a pool looks like a leak: one that leaks, one that gets more workers, one
-/// that gets fewer beside its zygote, and one whose memory was measured before its workers came.
+/// that gets fewer beside its zygote, one whose memory was measured before its workers came, and
+/// one that leaks while it gets fewer workers.
 const LEAKS: &str = "(() => {
     const before = history_;
     const leaks = (memory, workers) => {
@@ -395,6 +396,7 @@ const LEAKS: &str = "(() => {
         leaks(n => 20 * (n + 1), n => n + 1),
         leaks(n => n < 10 ? 200 : 60, n => n < 10 ? 9 : 1),
         leaks(n => n < 6 ? 40 : 400, n => n < 5 ? 2 : 20),
+        leaks(n => (n < 10 ? 8 : 4) * (40 + 10 * n), n => n < 10 ? 8 : 4),
     ];
     history_ = before;
     return found;
@@ -407,6 +409,31 @@ const CERTIFICATES: &str = "(() => {
     draw.certificates();
     state = before;
     return document.getElementById('certificates').textContent;
+})()";
+
+/// What is shown of other nodes: of one that is silent, of several, of those that a node lists that
+/// does not reach the purge log, and that what is wrong here comes first.
+const ELSEWHERE: &str = "(() => {
+    const before = state;
+    const node = (name, more) => ({ name, ready: true, ...more });
+    const here = { here: true };
+    const found = (list, problem) => {
+        state = { ...before, nodes: { list, problem } };
+        draw.pools();
+        const all = [...document.querySelectorAll('#findings li')].map(one => one.textContent);
+        const first = all.findIndex(text => text.startsWith('www: '));
+        return [first, ...elsewhere().map(one => one.text)];
+    };
+    const silent = ['b', 'c'].map(name => node(name, { silent: 20 }));
+    const unready = node('d', { ready: false, reason: 'a pool is starting' });
+    const all = [
+        found([node('a', here), silent[0], unready]),
+        found([node('a', here), ...silent]),
+        found([node('a', here), ...silent], 'no connection'),
+        found([node('a', { ...here, silent: 20 }), ...silent]),
+    ];
+    state = before;
+    return all;
 })()";
 
 #[test]
@@ -430,16 +457,24 @@ fn the_page_names_what_is_wrong() {
         "widths": [1280],
         "schemes": ["light"],
         "ready": "document.getElementById('findings').innerText.includes('hangs')",
-        "evaluate": [LEAKS, CERTIFICATES],
+        "evaluate": [LEAKS, CERTIFICATES, ELSEWHERE],
     }));
     assert!(since.elapsed() >= Duration::from_secs(9));
     let text = found["views"][0]["text"].as_str().unwrap();
     assert!(text.contains("www: 2 scripts have run for more than 10 s, in every worker"), "{text}");
     assert!(text.contains("all 2 workers are busy and 1 request waits"), "{text}");
-    assert_eq!(found["values"][0], json!([true, false, false, false]));
+    assert_eq!(found["values"][0], json!([true, false, false, false, true]));
     let certificates = found["values"][1].as_str().unwrap();
     let failed = "3 more certificates could not be got";
     assert!(certificates.contains(failed) && certificates.contains("may have failed"));
+    let deaf = json!([0, "the purge log is not reached: how other nodes are is not known here."]);
+    let expected = json!([
+        [0, "node b: silent for 20 s.", "node d: not ready: a pool is starting."],
+        [0, "2 nodes are silent: b, c."],
+        deaf,
+        deaf,
+    ]);
+    assert_eq!(found["values"][2], expected);
     let_go(&root);
     drop(busy);
     server.stop();

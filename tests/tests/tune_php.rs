@@ -8,7 +8,7 @@ use maitred_tests::outside::text;
 use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, public_folder, write_file,
 };
-use maitred_tests::{Target, maitred_program, tuned, wait};
+use maitred_tests::{Target, booted, http, maitred_program, tuned, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -112,6 +112,22 @@ fn a_page_that_differs_with_a_setting_rejects_it() {
     assert_eq!(output.status.code(), Some(3), "{said}{}", text(&output.stderr));
     assert!(said.contains("differs: it lacks the line 'late'"), "{said}");
     assert!(said.contains("no setting is proven to be better"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn a_setting_with_which_a_pool_does_not_boot_is_rejected_and_the_site_is_served() {
+    let boot = "if (!ini_get('opcache.validate_timestamps')) { throw new Exception('blind'); }";
+    let root = booted::application(boot, "echo 'page';");
+    let server = booted::snapshot(root.path()).workers(2).start();
+    let before = fs::read(server.configuration()).expect("a file");
+    let output = tune(&server, "--php=validate_timestamps", &["--deploys-reload", "--json"]);
+    let report = report(&output);
+    assert_eq!((&report["verdict"], output.status.code()), (&"no_gain".into(), Some(3)));
+    let why = trial(&report, "validate_timestamps")["why"].as_str().expect("a reason");
+    assert!(why.contains("blind") && why.contains("its settings are restored"), "{why}");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    assert_eq!(http::get(server.address(), "/").text(), "page");
     server.stop();
 }
 

@@ -4,13 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_redis::Connection as Redis;
-use maitred_redis::resp::Value;
+use maitred_redis::resp::{self, Value};
 use rustls::ClientConfig;
 
 use crate::log_entry::EntryId;
 use crate::member::{Round, RoundReply};
 use crate::redis_log::RedisLog;
 use crate::wire::{self, Keys, RoundContext};
+
+/// The fields of a hash.
+#[derive(Debug, Default)]
+pub struct HashFields {
+    /// Those that are text, with their values.
+    pub text: Vec<(String, String)>,
+    /// The names of the others.
+    pub strange: Vec<Vec<u8>>,
+}
 
 /// A connection that is ready for rounds.
 pub struct Connection {
@@ -65,7 +74,7 @@ impl Connection {
     /// One sentence.
     pub async fn leave(&mut self, keys: &Keys, node: &str, text: &str) -> Result<(), String> {
         self.put(&keys.nodes, node, text).await?;
-        self.remove(&keys.figures, node).await
+        self.remove(&keys.figures, node.as_bytes()).await
     }
 
     /// The time of Redis, in seconds since 1970.
@@ -90,19 +99,45 @@ impl Connection {
     ///
     /// # Errors
     /// One sentence.
-    pub async fn remove(&mut self, key: &str, field: &str) -> Result<(), String> {
-        self.redis.call(&["HDEL", key, field]).await.map(drop)
+    pub async fn remove(&mut self, key: &str, field: &[u8]) -> Result<(), String> {
+        self.redis.call_bytes(&[b"HDEL", key.as_bytes(), field]).await.map(drop)
     }
 
-    /// All fields of a hash that are text.
+    /// Removes a key.
     ///
     /// # Errors
     /// One sentence.
-    pub async fn all(&mut self, key: &str) -> Result<Vec<(String, String)>, String> {
+    pub async fn clear(&mut self, key: &str) -> Result<(), String> {
+        self.redis.call(&["DEL", key]).await.map(drop)
+    }
+
+    /// Sets how long a key lasts. A user of Redis who may not do so goes without: the command came
+    /// later than the others.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub async fn expire(&mut self, key: &str, after: Duration) -> Result<(), String> {
+        let mut command = Vec::new();
+        let seconds = after.as_secs().to_string();
+        resp::command(&[b"EXPIRE", key.as_bytes(), seconds.as_bytes()], &mut command);
+        self.redis.send(&command, 1).await.map(drop)
+    }
+
+    /// All fields of a hash.
+    ///
+    /// # Errors
+    /// One sentence; also if they are more than a reply may have.
+    pub async fn all(&mut self, key: &str) -> Result<HashFields, String> {
         let reply = self.redis.call(&["HGETALL", key]).await?;
-        let pairs = reply.list().unwrap_or_default().chunks_exact(2);
-        let text = |value: &Value| value.text().map(str::to_owned);
-        Ok(pairs.filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect())
+        let mut fields = HashFields::default();
+        for pair in reply.list().unwrap_or_default().chunks_exact(2) {
+            match (pair[0].text(), pair[1].text(), &pair[0]) {
+                (Some(name), Some(text), _) => fields.text.push((name.to_owned(), text.to_owned())),
+                (_, _, Value::Text(name)) => fields.strange.push(name.clone()),
+                _ => {}
+            }
+        }
+        Ok(fields)
     }
 
     /// Claims a key for this node for a time, unless another has it. Returns whether this node has

@@ -3,6 +3,7 @@
 //! for it, and nothing depends on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use maitred_control::nodes::{KnownNode, KnownNodes, MAX_NODES_SHOWN, NodeFigures};
 use maitred_control::purge_log::{FromPurgeLog, plain_node};
@@ -18,6 +19,12 @@ use crate::wire::Keys;
 
 /// A node that has not announced itself for this long is not shown any more, in seconds.
 const SHOWN_SECONDS: u64 = 600;
+
+/// An entry that is further in the future than this, in seconds of Redis' clock, is of no node.
+const FUTURE_SECONDS: u64 = 5;
+
+/// The entries last for this time after the last node has written.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Most nodes that are removed at a time.
 const MAX_FORGOTTEN: usize = 16;
@@ -40,10 +47,11 @@ pub struct FiguresExchange {
 impl FiguresExchange {
     /// Exchanges figures whenever this node has new ones, until there are none any more.
     pub async fn run(self, mut announced: Announced) {
-        let mut connection = None;
+        let (mut connection, mut is_unreadable) = (None, false);
         while announced.changed().await.is_ok() {
             let Some(mine) = announced.borrow_and_update().clone() else { continue };
-            let exchanged = timeout(self.settings.timeout, self.once(&mine, connection.take()));
+            let exchange = self.once(&mine, connection.take(), &mut is_unreadable);
+            let exchanged = timeout(self.settings.timeout, exchange);
             let exchanged = exchanged.await.unwrap_or_else(|_| Err(too_slow(&self.settings)));
             let outcome = exchanged.map(|(open, known)| {
                 connection = Some(open);
@@ -55,10 +63,13 @@ impl FiguresExchange {
         }
     }
 
+    /// Writes and reads. Entries that cannot be read, such as too many, are all removed the next
+    /// time: each node writes its own again soon.
     async fn once(
         &self,
         mine: &NodeFigures,
         connection: Option<Connection>,
+        is_unreadable: &mut bool,
     ) -> Result<(Connection, KnownNodes), String> {
         let mut open = match connection {
             Some(connection) => connection,
@@ -66,9 +77,15 @@ impl FiguresExchange {
         };
         let (key, node) = (self.keys.figures.as_str(), self.settings.node.as_str());
         let now = open.seconds().await?;
+        if std::mem::take(is_unreadable) {
+            open.clear(key).await?;
+        }
         open.put(key, node, &format!("{now} {}", mine.text())).await?;
-        let (known, gone) = read_nodes(open.all(key).await?, node, now);
-        for name in gone {
+        open.expire(key, LIFETIME).await?;
+        let fields = open.all(key).await.inspect_err(|_| *is_unreadable = true)?;
+        let (known, gone) = read_nodes(fields.text, node, now);
+        let gone = gone.into_iter().map(String::into_bytes);
+        for name in gone.chain(fields.strange.into_iter().take(MAX_FORGOTTEN)) {
             open.remove(key, &name).await?;
         }
         Ok((open, known))
@@ -81,7 +98,9 @@ pub fn read_nodes(all: Vec<(String, String)>, me: &str, now: u64) -> (KnownNodes
     for (name, text) in all {
         let parts = text.split_once(' ');
         let written = parts.and_then(|(at, text)| Some((at.parse().ok()?, text)));
-        let age = written.map(|(at, _): (u64, _)| now.saturating_sub(at));
+        let written =
+            written.filter(|(at, _): &(u64, _)| *at <= now.saturating_add(FUTURE_SECONDS));
+        let age = written.map(|(at, _)| now.saturating_sub(at));
         let figures = written.and_then(|(_, text)| NodeFigures::read(text));
         match (age.filter(|age| *age < SHOWN_SECONDS), figures) {
             (Some(age), Some(figures)) => {
@@ -118,13 +137,18 @@ mod tests {
             entry("gone", "1 {}"),
             entry("odd", "100 ["),
             entry("none", ""),
+            entry("future", "706 {}"),
+            entry("n3", "705 {}"),
             entry("me", "200 {}"),
         ];
         let (known, gone) = read_nodes(all, "me", 700);
-        assert_eq!(gone, ["gone", "odd", "none"]);
+        assert_eq!(gone, ["gone", "odd", "none", "future"]);
         let shown: Vec<_> =
             known.nodes.iter().map(|one| (one.name.as_str(), one.age, one.is_here)).collect();
-        assert_eq!(shown, [("me", 500, true), ("n1?", 100, false), ("n2", 10, false)]);
+        assert_eq!(
+            shown,
+            [("me", 500, true), ("n1?", 100, false), ("n2", 10, false), ("n3", 0, false)]
+        );
         assert_eq!(known.nodes[2].figures.requests, 7);
     }
 

@@ -71,6 +71,16 @@ fn nodes_with_one_purge_log_show_each_other_on_their_dashboards() {
     assert!(third["url"].is_null() && third["reason"] == "<b> ", "{third}");
     redis.cli(&["HDEL", "maitred:figures", "<script>"]);
     assert!(!redis.cli(&["HGETALL", "maitred:figures"]).contains("???"), "it was removed");
+    let seconds: i64 = redis.cli(&["TTL", "maitred:figures"]).trim().parse().unwrap();
+    assert!((3000..=3600).contains(&seconds), "{seconds} s");
+
+    // More than a reply may have is removed.
+    let flood = "for n = 1, 5000 do redis.call('HSET', KEYS[1], n, '') end";
+    redis.cli(&["EVAL", flood, "1", "maitred:figures"]);
+    dashboard.wait("the nodes after a flood", |nodes, list| {
+        let count: u64 = redis.cli(&["HLEN", "maitred:figures"]).trim().parse().unwrap();
+        nodes["problem"].is_null() && list.len() == 2 && count == 2
+    });
 
     // A node that leaves is gone at once, and what is not current is said to be so.
     second.stop();

@@ -174,7 +174,17 @@ fn host(site: &Site) -> String {
     first.unwrap_or_else(|| "*".to_owned())
 }
 
+/// php.ini with the entries of a pool, the later ones over the earlier ones.
 fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
+    let mut ini = if of.no_php_ini { Ini::default() } else { ini_of_files(world, of)? };
+    let defines = of.defines.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let set = of.php_value.iter().chain(&of.php_admin_value);
+    let set = set.map(|(name, value)| (name.as_str(), value.as_str()));
+    ini::add_pools(&mut ini, defines.chain(set));
+    Ok(ini)
+}
+
+fn ini_of_files(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     let found = ini::of_server(world, "fpm", of.php.as_deref());
     let (file, beside) = match &of.php_ini {
         Some(file) => {
@@ -186,10 +196,7 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
             Err(_) => ini::of_server(world, "embed", of.php.as_deref())?,
         },
     };
-    let mut ini = ini::read(world, &file, &beside)?;
-    let set = of.php_value.iter().chain(&of.php_admin_value);
-    ini::add_pools(&mut ini, set.map(|(name, value)| (name.as_str(), value.as_str())));
-    Ok(ini)
+    ini::read(world, &file, &beside)
 }
 
 /// The reply of the server.

@@ -9,7 +9,8 @@ use maitred_control::FromFront;
 use maitred_control::nodes::{ANNOUNCED_EVERY, NodeFigures};
 use maitred_scoreboard::RequestOutcome;
 
-use crate::admin::{node_load, readiness};
+use crate::admin::node_load;
+use crate::admin::readiness::{self, NotReady};
 use crate::services::Shared;
 
 /// The time over which requests are counted.
@@ -48,17 +49,18 @@ fn totals(shared: &Shared) -> [u64; 2] {
     })
 }
 
-/// Announces this node until another front accepts the clients.
+/// Announces this node, once its front knows its pools, until another front accepts the clients.
 pub async fn announce(shared: Arc<Shared>) {
     let mut counted = Counted::default();
     while !shared.has_handed_over() {
         let [requests, failed] = counted.next(Instant::now(), totals(&shared));
-        let (load, readiness) = (node_load::of(&shared), readiness::of(&shared));
+        let (load, node) = (node_load::of(&shared), readiness::look(&shared));
+        let reason = readiness::why_not(&node).map(NotReady::kind);
         let whole = |number: f64| number.max(0.0).round() as u64;
         let figures = NodeFigures {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            ready: readiness.ready,
-            reason: readiness.reason,
+            ready: reason.is_none(),
+            reason: reason.map(str::to_owned),
             saturation: whole(load.saturation * 1e3),
             nearest: load.nearest,
             requests,

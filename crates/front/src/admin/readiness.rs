@@ -29,44 +29,91 @@ pub struct NodeHealth {
     pub ready_sheds: bool,
 }
 
-/// Decides whether a node is ready. A single pool without a worker is its site's matter: the others
-/// are served here as well as anywhere.
-pub fn decide(node: &NodeHealth) -> Readiness {
+/// Why a node is not ready, with the name of the pool that it is due to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotReady<'n> {
+    /// The server stops, soon or now.
+    Stops,
+    /// A pool starts for the first time.
+    Starts(&'n str),
+    /// No pool can serve.
+    NoWorker,
+    /// A pool rejects requests.
+    Sheds(&'n str),
+}
+
+impl NotReady<'_> {
+    /// For this node's clients.
+    fn words(self) -> String {
+        match self {
+            NotReady::Starts(pool) => format!("pool {pool} is starting"),
+            NotReady::Sheds(pool) => format!("pool {pool} sheds load"),
+            NotReady::Stops | NotReady::NoWorker => self.kind().to_owned(),
+        }
+    }
+
+    /// For other nodes, whose clients may not know the names of this one's pools.
+    pub fn kind(self) -> &'static str {
+        match self {
+            NotReady::Stops => "the server stops",
+            NotReady::Starts(_) => "a pool is starting",
+            NotReady::NoWorker => "no pool has a worker",
+            NotReady::Sheds(_) => "a pool sheds load",
+        }
+    }
+}
+
+/// Decides why a node is not ready; `None`: it is. A single pool without a worker is its site's
+/// matter: the others are served here as well as anywhere.
+pub fn why_not(node: &NodeHealth) -> Option<NotReady<'_>> {
     let first = |is: fn(&PoolHealth) -> bool| node.pools.iter().find(|pool| is(pool));
     let booting = first(|pool| pool.state == PoolState::Booting).filter(|_| !node.has_started);
     let can_serve = first(|pool| pool.state.can_serve());
     let sheds = first(|pool| pool.rejected.is_some_and(|since| since < SHEDS_FOR));
-    let reason = match (booting, sheds.filter(|_| node.ready_sheds)) {
-        _ if node.stops => Some("the server stops".to_owned()),
-        (Some(pool), _) => Some(format!("pool {} is starting", pool.name)),
-        _ if can_serve.is_none() && !node.pools.is_empty() => {
-            Some("no pool has a worker".to_owned())
-        }
-        (None, Some(pool)) => Some(format!("pool {} sheds load", pool.name)),
+    match (booting, sheds.filter(|_| node.ready_sheds)) {
+        _ if node.stops => Some(NotReady::Stops),
+        (Some(pool), _) => Some(NotReady::Starts(&pool.name)),
+        _ if can_serve.is_none() && !node.pools.is_empty() => Some(NotReady::NoWorker),
+        (None, Some(pool)) => Some(NotReady::Sheds(&pool.name)),
         (None, None) => None,
-    };
+    }
+}
+
+/// The verdict on a node, with the state of each pool.
+pub fn decide(node: &NodeHealth) -> Readiness {
+    let reason = why_not(node).map(NotReady::words);
     let pools = node.pools.iter().map(|pool| (pool.name.clone(), pool.state.name().to_owned()));
     Readiness { ready: reason.is_none(), reason, pools: pools.collect() }
 }
 
-/// Whether no pool starts for the first time.
-pub fn are_started(pools: &[PoolHealth]) -> bool {
-    pools.iter().all(|pool| pool.state != PoolState::Booting)
+/// Whether no pool starts for the first time. Before the front has carried out its introduction
+/// (`is_introduced`), it does not know all pools.
+pub fn are_started(pools: &[PoolHealth], is_introduced: bool) -> bool {
+    is_introduced && pools.iter().all(|pool| pool.state != PoolState::Booting)
 }
 
 /// The readiness of this node now.
 pub fn of(shared: &Shared) -> Readiness {
-    decide(&node(shared))
+    decide(&note(shared))
 }
 
-fn node(shared: &Shared) -> NodeHealth {
-    let pools: Vec<_> = shared.pools.all().iter().map(|pool| pool.health()).collect();
-    if are_started(&pools) {
+/// This node now. That its start is over is noted for good.
+fn note(shared: &Shared) -> NodeHealth {
+    let node = look(shared);
+    if node.has_started {
         shared.has_started.store(true, Ordering::Relaxed);
     }
+    node
+}
+
+/// This node now.
+pub fn look(shared: &Shared) -> NodeHealth {
+    let pools: Vec<_> = shared.pools.all().iter().map(|pool| pool.health()).collect();
+    let is_introduced = shared.is_introduced.load(Ordering::Relaxed);
     NodeHealth {
         stops: shared.closes_connections(),
-        has_started: shared.has_started.load(Ordering::Relaxed),
+        has_started: shared.has_started.load(Ordering::Relaxed)
+            || are_started(&pools, is_introduced),
         pools,
         ready_sheds: shared.ready_sheds.load(Ordering::Relaxed),
     }
@@ -81,8 +128,9 @@ pub fn ready_page(shared: &Shared) -> StatusPage {
 
 /// `/startup`. A node that has started once stays so.
 pub fn startup_page(shared: &Shared) -> StatusPage {
-    let node = node(shared);
-    let reason = decide(&node).reason.filter(|_| !node.has_started);
+    let node = note(shared);
+    let starts = || "the server is starting".to_owned();
+    let reason = (!node.has_started).then(|| decide(&node).reason.unwrap_or_else(starts));
     let body = json!({ "started": node.has_started, "reason": reason });
     page(node.has_started, body.to_string())
 }
@@ -129,8 +177,31 @@ mod tests {
         let starts = Some("pool p1 is starting".to_owned());
         let starting = node(&[Serving, Booting]);
         assert_eq!(reason(&starting), starts);
-        assert!(!are_started(&starting.pools) && are_started(&node(&[Failed]).pools));
+        assert!(!are_started(&starting.pools, true) && are_started(&node(&[Failed]).pools, true));
         assert_eq!(reason(&NodeHealth { has_started: true, ..starting }), None);
+    }
+
+    #[test]
+    fn a_node_has_not_started_before_it_knows_its_pools() {
+        use PoolState::*;
+        for states in [&[][..], &[Serving]] {
+            let pools = node(states).pools;
+            assert!(!are_started(&pools, false) && are_started(&pools, true), "{states:?}");
+        }
+        assert!(!are_started(&node(&[Booting]).pools, true));
+    }
+
+    #[test]
+    fn other_nodes_learn_the_kind_of_a_reason_without_a_pools_name() {
+        let mut one = node(&[PoolState::Serving, PoolState::Booting]);
+        let kind = |node: &NodeHealth| why_not(node).map(NotReady::kind);
+        assert_eq!(kind(&one), Some("a pool is starting"));
+        one.has_started = true;
+        assert_eq!(kind(&one), None);
+        one.ready_sheds = true;
+        one.pools[0].rejected = Some(Duration::ZERO);
+        assert_eq!(kind(&one), Some("a pool sheds load"));
+        assert_eq!(kind(&node(&[PoolState::Failed])), Some("no pool has a worker"));
     }
 
     #[test]

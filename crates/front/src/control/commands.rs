@@ -192,14 +192,18 @@ impl CommandReceiver {
         CommandReceiver { shared, epoch, readable, threads, follow }
     }
 
-    /// Carries out commands until the channel is closed, beginning with those that arrived during
-    /// the start.
-    pub async fn run(self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
+    /// Carries out the commands that arrived during the start, which name all pools.
+    pub async fn introduce(&self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
         for (order, fds) in early {
             self.follow(order, fds).await;
         }
+        self.shared.is_introduced.store(true, Ordering::Relaxed);
+        self.shared.supervisor.report(&FromFront::Listening);
+    }
+
+    /// Carries out further commands until the channel is closed.
+    pub async fn run(self) {
         let shared = &self.shared;
-        shared.supervisor.report(&FromFront::Listening);
         let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else {
             return;
         };

@@ -316,13 +316,17 @@ fn serve_thread(
         tokio::spawn(beat(thread.clone()));
         tokio::spawn(follow_thread(orders, thread.clone()));
         if let Some(first) = first {
-            tokio::spawn(first.receiver.run(first.early));
+            let announcing = shared.clone();
+            tokio::spawn(async move {
+                first.receiver.introduce(first.early).await;
+                if has_purge_log {
+                    tokio::spawn(announced::announce(announcing));
+                }
+                first.receiver.run().await;
+            });
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
             tokio::spawn(history::keep(shared.clone()));
-            if has_purge_log {
-                tokio::spawn(announced::announce(shared.clone()));
-            }
             if let Some(cache) = &shared.cache {
                 cache.await_folder();
                 tokio::spawn(cache.clone().sweep());

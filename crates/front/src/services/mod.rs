@@ -161,6 +161,8 @@ pub struct Shared {
     handed_over: AtomicBool,
     /// A pool that sheds load makes this node not ready (`ready_sheds`).
     pub ready_sheds: AtomicBool,
+    /// The supervisor's commands of before the start are carried out: all pools are known.
+    pub is_introduced: AtomicBool,
     /// No pool starts for the first time any more.
     pub has_started: AtomicBool,
     draining: AtomicBool,
@@ -217,6 +219,7 @@ impl Shared {
             prepares_stop: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             ready_sheds: AtomicBool::new(false),
+            is_introduced: AtomicBool::new(false),
             has_started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_config::{Mode, Pool};
 use maitred_control::admin::{PoolStatus, Reply, Request};
-use maitred_doctor::facts::{Ini, PhpServer};
+use maitred_doctor::facts::PhpServer;
 use maitred_os::users;
 use maitred_tune::php_terms::cache_sizes::{PoolCaches, RealPaths};
 use maitred_tune::php_terms::conditions::PhpConditions;
@@ -48,10 +48,9 @@ impl Candidates {
         let loaded = maitred_config::load(&config(&asked.server)).map_err(|why| why.to_string())?;
         let pool = loaded.pools.into_iter().find(|pool| &pool.name == name);
         let pool = pool.ok_or_else(|| format!("the configuration has no pool {name}"))?;
-        let unknown = Ini::default();
         let conditions = PhpConditions {
             pool: &pool,
-            ini: site.pool.ini.as_ref().unwrap_or(&unknown),
+            ini: site.pool.ini.as_ref().ok(),
             deploys_reload: asked.course.deploys_reload,
         };
         let wanted = asked.course.php.as_deref().unwrap_or_default();

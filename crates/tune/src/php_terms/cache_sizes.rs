@@ -24,6 +24,11 @@ const MOST_KEYS: u64 = 1_000_000;
 /// Most MB of OPcache's buffer of strings, whose size PHP has in 32 bits.
 const MOST_STRINGS: u64 = 4_095;
 
+/// The buffer of strings gets at most this share of OPcache's memory, and together with what is in
+/// use at most that.
+const MOST_STRINGS_OF_MEMORY: f64 = 0.5;
+const MOST_USED: f64 = 0.95;
+
 /// OPcache gets at most this part of the server's memory, as a divisor: the rest is for scripts.
 const MEMORY_PART: f64 = 4.0;
 
@@ -78,6 +83,18 @@ impl PoolCaches {
             CacheSize::Files => files_of(opcache),
             CacheSize::RealPaths => self.real_paths(),
         }
+    }
+
+    /// Whether a buffer of strings of this size, in MB, leaves room for scripts in OPcache's memory
+    /// of `memory` MB, or else of its current size. PHP does not start with a buffer that its
+    /// memory cannot hold.
+    pub fn strings_fit(&self, strings: u64, memory: Option<u64>) -> bool {
+        let Some(opcache) = &self.opcache else {
+            return true;
+        };
+        let room = memory.map_or(opcache.size(), |memory| memory as f64 * MB);
+        strings as f64 <= room / MB * MOST_STRINGS_OF_MEMORY
+            && with_strings(opcache, Some(strings)).used <= room * MOST_USED
     }
 
     fn real_paths(&self) -> SizeVerdict {
@@ -300,6 +317,17 @@ mod tests {
         assert!(matches!(alone, SizeVerdict::Stays(_)), "{alone:?}");
         let (value, _) = proposed(nearly.judge(CacheSize::Memory, None, Some(16)));
         assert_eq!(value, "opcache.memory_consumption = 256");
+    }
+
+    #[test]
+    fn a_buffer_of_strings_fits_into_memory_beside_the_scripts() {
+        let caches = caches();
+        assert!(caches.strings_fit(64, None), "40 MB and 56 more, of 128");
+        assert!(!caches.strings_fit(65, None), "more than half");
+        let nearly = with(|opcache| (opcache.used, opcache.free) = (116.0 * MB, 12.0 * MB));
+        assert!(nearly.strings_fit(13, None) && !nearly.strings_fit(14, None));
+        assert!(nearly.strings_fit(16, Some(256)) && !nearly.strings_fit(16, Some(128)));
+        assert!(PoolCaches::default().strings_fit(4_000, None), "nothing is known");
     }
 
     #[test]

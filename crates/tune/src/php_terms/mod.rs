@@ -306,10 +306,14 @@ impl PhpCourse {
         if caches.opcache.is_none() {
             return self.reject("the pool reports no OPcache with it".to_owned());
         }
+        let fits = |term| match term {
+            PhpTerm::Size(CacheSize::Strings, value) => caches.strings_fit(value, None),
+            _ => true,
+        };
         let reason = self.reasons.iter().find(|(of, _)| *of == size);
         let reason = reason.map_or(String::new(), |(_, why)| why.clone());
         match caches.judge(size, self.input.memory, None) {
-            SizeVerdict::Grows(larger, _) if self.enlarged < MOST_SIZES => {
+            SizeVerdict::Grows(larger, _) if self.enlarged < MOST_SIZES && fits(larger) => {
                 let at = self.results.len();
                 self.enlarged += 1;
                 self.pages_are_same = false;
@@ -325,21 +329,34 @@ impl PhpCourse {
         }
     }
 
-    /// Adds the sizes that are too small to the settings to try.
+    /// Adds the sizes that are too small to the settings to try. Memory that a larger buffer of
+    /// strings needs comes before that buffer.
     fn choose_sizes(&mut self, caches: &PoolCaches) {
-        let (mut grow, mut strings) = (Vec::new(), None);
+        let judge = |size, strings| caches.judge(size, self.input.memory, strings);
+        let grown = |verdict: &SizeVerdict| match verdict {
+            SizeVerdict::Grows(PhpTerm::Size(_, value), _) => Some(*value),
+            _ => None,
+        };
+        let mut strings = grown(&judge(CacheSize::Strings, None));
+        let memory = grown(&judge(CacheSize::Memory, strings));
+        let misfit = strings.take_if(|strings| !caches.strings_fit(*strings, memory));
+        let mut grow = Vec::new();
         for size in self.input.sizes.clone() {
-            match caches.judge(size, self.input.memory, strings) {
-                SizeVerdict::Stays(why) => self.stays.push(format!("{}: {why}", size.entry())),
-                SizeVerdict::Grows(term, why) => {
-                    if let PhpTerm::Size(CacheSize::Strings, value) = term {
-                        strings = Some(value);
-                    }
+            let entry = size.entry();
+            match (judge(size, strings), misfit.filter(|_| size == CacheSize::Strings)) {
+                (SizeVerdict::Grows(_, why), Some(value)) => self.stays.push(format!(
+                    "{entry}: {why}; but {value} MB would leave opcache.memory_consumption no \
+                     room for scripts"
+                )),
+                (SizeVerdict::Grows(term, why), None) => {
                     grow.push(term);
                     self.reasons.push((size, why));
                 }
+                (SizeVerdict::Stays(why), _) => self.stays.push(format!("{entry}: {why}")),
             }
         }
+        let is_first = |term: &PhpTerm| matches!(term, PhpTerm::Size(CacheSize::Memory, _));
+        grow.sort_by_key(|term| !is_first(term));
         self.terms.splice(0..0, grow);
     }
 

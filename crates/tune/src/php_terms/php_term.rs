@@ -26,7 +26,7 @@ pub enum CacheSize {
     RealPaths,
 }
 
-/// All of them. A larger buffer of strings needs more memory, so it comes first.
+/// All of them. A larger buffer of strings needs more memory, so it is judged first.
 pub const CACHE_SIZES: [CacheSize; 4] =
     [CacheSize::Strings, CacheSize::Memory, CacheSize::Files, CacheSize::RealPaths];
 

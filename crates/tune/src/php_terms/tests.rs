@@ -198,6 +198,33 @@ fn a_size_that_does_not_suffice_is_doubled_a_few_times() {
 }
 
 #[test]
+fn memory_for_a_larger_buffer_of_strings_comes_before_it() {
+    let mut caches = full_strings(8.0);
+    let opcache = caches.opcache.as_mut().expect("an OPcache");
+    (opcache.used, opcache.free) = (27.0 * MB, 5.0 * MB);
+    let mut course = sized();
+    course.looked(&caches);
+    let (memory, strings) =
+        (PhpTerm::Size(CacheSize::Memory, 80), PhpTerm::Size(CacheSize::Strings, 16));
+    assert_eq!(course.terms, [memory, strings]);
+    course.reject("the reload is refused".to_owned());
+    assert_eq!(course.term(), Some(strings), "it may do without");
+}
+
+#[test]
+fn a_buffer_of_strings_that_memory_cannot_hold_stays() {
+    let mut caches = full_strings(8.0);
+    let opcache = caches.opcache.as_mut().expect("an OPcache");
+    (opcache.used, opcache.free) = (12.0 * MB, 4.0 * MB);
+    let mut course = PhpCourse::new(PhpInput { memory: Some(64.0 * MB), ..sized().input });
+    course.looked(&caches);
+    assert_eq!(course.next(), PhpStep::Over, "{course:?}");
+    let why = "but 16 MB would leave opcache.memory_consumption no room for scripts";
+    assert!(course.stays[0].ends_with(why), "{:?}", course.stays);
+    assert!(course.stays[1].starts_with("opcache.memory_consumption: it suffices"));
+}
+
+#[test]
 fn a_size_with_which_pages_differ_is_rejected() {
     let mut course = sized();
     course.looked(&full_strings(8.0));

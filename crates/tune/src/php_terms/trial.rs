@@ -212,7 +212,19 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
             let folder = TrialFolder::create(self.section, owner).map_err(Obstacle::Unusable)?;
             self.folder = Some(folder);
         }
-        Ok(self.runner.target.set(setting).map_err(Abort::Failed)?)
+        let done = self.runner.target.set(setting);
+        done.map_err(|why| self.refused(setting, why))
+    }
+
+    /// A server that does not reload with a setting of PHP goes on without it, and so does the
+    /// tuning; unless something else is wrong.
+    fn refused(&mut self, setting: Setting, why: String) -> Obstacle {
+        let Runner { target, workload, prober, .. } = &mut self.runner;
+        if target.is_restored() && workload.is_served(prober, RETURN).is_ok() {
+            unusable(setting, why)
+        } else {
+            Obstacle::Abort(Abort::Failed(why))
+        }
     }
 
     /// Applies a setting, and waits until the site is served with it.

@@ -162,6 +162,11 @@ impl Target {
         self.reload()
     }
 
+    /// Whether the configuration is the original one, and the server would accept it.
+    pub fn is_restored(&self) -> bool {
+        self.file.is_restored() && self.untouched().is_ok() && self.refusal().is_none()
+    }
+
     /// Writes a setting permanently, with a backup of the original file for `undo`.
     ///
     /// # Errors
@@ -353,6 +358,7 @@ fn lock(main: &Path) -> Result<File, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::php_terms::php_term::{CacheSize, PhpTerm, PhpTerms};
 
     #[test]
     fn a_configuration_that_is_replaced_stays_locked_and_so_does_one_behind_a_link() {
@@ -410,6 +416,28 @@ mod tests {
         });
         assert!(caught.is_err());
         expect_mine(directory.path());
+    }
+
+    #[test]
+    fn a_refused_reload_leaves_the_original_file_unless_another_program_changes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut refusals = 1;
+        let reload = move || match std::mem::take(&mut refusals) {
+            0 => Ok("done".to_owned()),
+            _ => Err("the reload is refused".to_owned()),
+        };
+        let mut target = target(directory.path(), Box::new(reload));
+        let php = PhpTerms::default().with(PhpTerm::Size(CacheSize::Strings, 64));
+        let why = target.set(Setting::Php(php)).unwrap_err();
+        assert!(why.contains("refused") && why.ends_with("it serves with them"), "{why}");
+        assert!(target.is_restored() && target.now() == Setting::AsItWas);
+        target.set(Setting::Workers(4)).unwrap();
+        assert!(!target.is_restored());
+        target.restore().unwrap();
+        assert!(target.is_restored());
+        expect_mine(directory.path());
+        std::fs::write(directory.path().join("maitred.toml"), "theirs").unwrap();
+        assert!(!target.is_restored());
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl ReplacedFile {
         read(&self.path).is_ok_and(|found| found == self.now)
     }
 
+    /// Whether what was last written is the original contents.
+    pub fn is_restored(&self) -> bool {
+        self.now == self.before
+    }
+
     /// Replaces the contents atomically. The original contents are in a backup first, so that they
     /// can be restored whatever happens to this process.
     ///

@@ -87,13 +87,17 @@ function findings(name) {
 }
 function memoryGrowth(name) {
   const samples = history_ && (name === pool ? history_.pool : poolNames().length === 1 ? history_.all : null);
-  const known = (samples || []).filter(one => one.memory > 0 && one.workers > 0);
+  let known = (samples || []).filter(one => one.memory > 0 && one.workers > 0), at = Math.max(1, Math.floor(known.length / 4));
+  if (known.length < 6) return null;
+  // Workers that end take memory with them, and their zygote stays: it counts since there were as few as now.
+  const last = known[known.length - 1], since = known.findIndex((one, index) => index >= at && Math.max(one.workers, known[index - 1].workers) <= last.workers);
+  if (since !== at) [known, at] = [since < 0 ? [] : known.slice(since - 1), 1];
   if (known.length < 6) return null;
   // More workers need more memory, and that is no leak: it counts for each worker. It was measured up to ten
   // seconds before, so of two numbers of workers the one counts that makes the growth smaller.
-  const at = Math.max(1, Math.floor(known.length / 4)), end = known.length - 1;
+  const end = known.length - 1;
   const each = (index, of) => known[index].memory / of(known[index].workers, known[index - 1].workers);
-  const [first, last, before, now] = [known[at], known[end], each(at, Math.min), each(end, Math.max)];
+  const [first, before, now] = [known[at], each(at, Math.min), each(end, Math.max)];
   const grown = Math.min(last.memory - first.memory, (now - before) * last.workers) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
   // In the first minutes it has to be more, and without a pause: an application that warms up grows as well.
   const grows = known.length >= 18 ? grown > 32 && now > before * 1.25
@@ -109,11 +113,24 @@ const limits = {cpu: "processors", memory: "memory", max_children: "max_children
 // What is wrong with a node; null: nothing.
 const nodeProblem = one => one.silent ? "silent for " + (one.silent < 120 ? one.silent + " s" : Math.round(one.silent / 60) + " minutes") : one.ready ? null : "not ready: " + one.reason;
 const nodes = () => (state.nodes && state.nodes.list) || [];
+// What is wrong with the other nodes: a line for each kind. What this node cannot hear is no fault of theirs.
+function elsewhere() {
+  const others = nodes().filter(one => !one.here), found = [];
+  const isDeaf = state.nodes && (state.nodes.problem || nodes().some(one => one.here && one.silent));
+  if (isDeaf) found.push({level: "warn", text: "the purge log is not reached: how other nodes are is not known here."});
+  const silent = isDeaf ? [] : others.filter(one => one.silent), unready = others.filter(one => !one.silent && !one.ready);
+  for (const [list, are] of [[silent, "are silent"], [unready, "are not ready"]]) {
+    const names = list.slice(0, 5).map(one => one.name).join(", ") + (list.length > 5 ? " and " + (list.length - 5) + " more" : "");
+    if (list.length) found.push({level: "bad", text: list.length === 1 ? "node " + names + ": " + nodeProblem(list[0]) + "." : list.length + " nodes " + are + ": " + names + "."});
+  }
+  return found;
+}
 
 const draw = {
   pools() {
-    const elsewhere = nodes().filter(one => !one.here && nodeProblem(one)).map(one => ({level: "bad", text: "node " + one.name + ": " + nodeProblem(one) + "."}));
-    const all = [...elsewhere, ...chosen().flatMap(findings)].sort((a, b) => ["bad", "warn", "info"].indexOf(a.level) - ["bad", "warn", "info"].indexOf(b.level)).slice(0, 8);
+    const levels = ["bad", "warn", "info"], others = elsewhere();
+    const here = chosen().flatMap(findings).sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
+    const all = [...here.slice(0, 8 - others.length), ...others];
     $("findings").replaceChildren(...(all.length ? all : [{level: "good", text: "Nothing stands out: no request waits, and none fails."}]).map(f => el("li", {class: f.level}, f.text)));
     rows("pool-rows", chosen().map(name => {
       const p = state.pools[name], r = p.recent || {}, seats = el("span", {class: "seats", role: "img", "aria-label": p.busy + " busy, " + Math.max(0, (p.workers || 0) - p.busy) + " idle, " + (p.coming || 0) + " starting"});
