@@ -12,7 +12,7 @@ pub fn machine_memory() -> u64 {
     static MACHINE_MEMORY: LazyLock<u64> = LazyLock::new(|| {
         let info = rustix::system::sysinfo();
         let units = info.totalram.saturating_add(info.totalswap);
-        u64::from(units).saturating_mul(u64::from(info.mem_unit))
+        units.saturating_mul(info.mem_unit.into())
     });
     *MACHINE_MEMORY
 }
