@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
@@ -16,6 +17,9 @@ function compute() { $end = hrtime(true) + 50e6; while (hrtime(true) < $end) { s
 function nap() { usleep(50000); }
 function page() { compute(); nap(); echo 'done'; }
 ";
+
+/// How long a profile is tried for, each of which takes a second and more.
+const TRIES: Duration = wait::DEADLINE.saturating_mul(3);
 
 fn profile(server: &Server, arguments: &[&str]) -> Output {
     let mut command = Command::new(maitred_program());
@@ -98,17 +102,19 @@ fn a_pool_has_one_profile_at_a_time_which_ends_with_its_client() {
     };
     let mut first = begin();
     let second = || profile(&server, &["www", "--for", "1s"]);
-    wait::until_true("a refusal beside the first", || {
+    wait::until_within("a refusal beside the first", TRIES, || {
         // The second may have come before it, and it was refused.
         if first.try_wait().expect("it is a child").is_some() {
             first = begin();
         }
         let printed = String::from_utf8_lossy(&second().stderr).into_owned();
-        printed.contains("a profile of pool `www` is made already")
+        printed.contains("a profile of pool `www` is made already").then_some(())
     });
     first.kill().expect("it can be killed");
     first.wait().expect("it ends");
-    wait::until_true("a profile after the first", || second().status.success());
+    wait::until_within("a profile after the first", TRIES, || {
+        second().status.success().then_some(())
+    });
     server.stop();
 }
 

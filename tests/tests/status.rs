@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{self, occupy};
 use maitred_tests::peer::{Peer, PeerSetup};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::wait;
+use maitred_tests::{Target, maitred_program, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -87,6 +87,35 @@ fn a_running_request_whose_client_has_left_says_so_and_its_end_is_logged_once() 
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let lines = server.log().since(0);
     assert_eq!(lines.iter().filter(|line| line.contains("wait.php")).count(), 1, "{lines:#?}");
+    server.stop();
+}
+
+#[test]
+fn the_memory_peak_of_a_pool_outlasts_a_reload() {
+    let root = site();
+    let hungry = "<?php $much = str_repeat('a', 20 << 20); echo strlen($much);";
+    std::fs::write(root.path().join("hungry.php"), hungry).expect("a script is written");
+    let server = setup(root.path()).workers(1).start();
+    if status(&server).get("memory peak").is_none() {
+        server.stop();
+        return eprintln!("skipped: php-fpm of this PHP shows no memory peak");
+    }
+    assert_eq!(http::get(server.address(), "/hungry.php").text(), (20 << 20).to_string());
+    let peak = |status: &Value| status["memory peak"].as_u64().unwrap_or_default();
+    let before = wait::until("the end of the script", || {
+        Some(peak(&status(&server))).filter(|peak| *peak >= 20 << 20)
+    });
+    assert!(before < 64 << 20, "{before}");
+    let old = status(&server)["processes"][0]["pid"].clone();
+    let output = Command::new(maitred_program())
+        .args(["reload", "www", "--admin-socket"])
+        .arg(server.admin_socket())
+        .output()
+        .expect("maitred can be run");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("a new worker", || status(&server)["processes"][0]["pid"] != old);
+    assert_eq!(peak(&status(&server)), before);
     server.stop();
 }
 

@@ -22,7 +22,7 @@ PHP_INI_BEGIN()
 	SWITCH("cgi.discard_path", "0", PHP_INI_SYSTEM, discard_path)
 	SWITCH("fastcgi.logging", "1", PHP_INI_SYSTEM, logging)
 #if PHP_VERSION_ID >= 80500
-	SWITCH("fastcgi.script_path_encoded", "0", PHP_INI_SYSTEM, script_path_encoded)
+	SWITCH("fastcgi.script_path_encoded", "1", PHP_INI_SYSTEM, script_path_encoded)
 #endif
 	TEXT("fastcgi.error_header", PHP_INI_SYSTEM, error_header)
 	TEXT("fpm.config", PHP_INI_SYSTEM, fpm_config)

@@ -420,13 +420,17 @@ bool maitred_php_prepare(const struct maitred_request *request)
 	return done;
 }
 
+/* GH-17643 is mended in 8.3.19, 8.4.5 and 8.5. */
+#define DECODES_PATH_INFO \
+	(PHP_VERSION_ID >= 80405 || (PHP_VERSION_ID >= 80319 && PHP_VERSION_ID < 80400))
+
 void maitred_php_path_directives(struct maitred_path_directives *directives)
 {
 	directives->fix_pathinfo = maitred_engine.directives.fix_pathinfo;
 	directives->discard_path = maitred_engine.directives.discard_path;
 	directives->decodes_path
 		= PHP_VERSION_ID >= 80500 && !maitred_engine.directives.script_path_encoded;
-	directives->decodes_path_info = PHP_VERSION_ID >= 80400 && !directives->decodes_path;
+	directives->decodes_path_info = DECODES_PATH_INFO && !directives->decodes_path;
 	directives->doc_root = PG(doc_root);
 }
 

@@ -240,8 +240,8 @@ struct maitred_settings {
 struct maitred_path_directives {
 	bool fix_pathinfo;
 	bool discard_path;
-	bool decodes_path;              /* that of Apache's ProxyPass, which is encoded */
-	bool decodes_path_info;         /* only the part of it after the script */
+	bool decodes_path;              /* Apache's, also that of SetHandler, which is not encoded */
+	bool decodes_path_info;         /* only the part of it after the script, with ProxyPass */
 	const char *doc_root;           /* NULL: none */
 };
 

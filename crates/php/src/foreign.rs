@@ -51,13 +51,15 @@ impl Paths<'_> {
         self.directives.discard_path
     }
 
-    /// Whether the path that Apache's ProxyPass has encoded is decoded, as in php-fpm from 8.5 on
-    /// without `fastcgi.script_path_encoded`.
+    /// Whether the whole path of Apache is decoded, as in php-fpm from 8.5 on with
+    /// `fastcgi.script_path_encoded = 0`. Paths of SetHandler, which Apache has decoded, are then
+    /// decoded twice (GH-19817).
     pub fn decodes_path(&self) -> bool {
         self.directives.decodes_path
     }
 
-    /// Whether only the part of it after the script is decoded, as in php-fpm 8.4.
+    /// Whether only the part of it after the script is decoded, as in php-fpm since 8.3.19 and
+    /// 8.4.5.
     pub fn decodes_path_info(&self) -> bool {
         self.directives.decodes_path_info
     }

@@ -32,7 +32,7 @@ pub struct PoolBoard {
     pub opened_at: AtomicU64,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: AtomicU64,
-    /// Highest peak memory of a script in bytes. Written by the workers.
+    /// Highest peak memory of a script in bytes.
     pub memory_peak: AtomicU64,
 }
 

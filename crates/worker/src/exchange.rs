@@ -378,11 +378,6 @@ impl<'a> WorkerExchange<'a> {
         let realpaths = maitred_php::realpath_cache();
         board.realpath_used.store(realpaths.used, Ordering::Relaxed);
         board.realpath_limit.store(realpaths.limit, Ordering::Relaxed);
-        // Read first: workers share the line, and the peak rarely rises.
-        let of_pool = &self.end.pool_board().memory_peak;
-        if peak_memory > of_pool.load(Ordering::Relaxed) {
-            of_pool.fetch_max(peak_memory, Ordering::Relaxed);
-        }
         board.running.store(0, Ordering::Relaxed);
     }
 

@@ -20,9 +20,10 @@ pub trait Surroundings {
     fn fix_pathinfo(&self) -> bool;
     /// `cgi.discard_path`.
     fn discard_path(&self) -> bool;
-    /// Whether the path of Apache's ProxyPass is decoded, as in php-fpm from 8.5 on.
+    /// Whether the whole path of Apache is decoded: only with `fastcgi.script_path_encoded = 0`.
     fn decodes_path(&self) -> bool;
-    /// Whether only the part of it after the script is decoded, as in php-fpm 8.4.
+    /// Whether only the part of it after the script is decoded, as in php-fpm since 8.3.19 and
+    /// 8.4.5.
     fn decodes_path_info(&self) -> bool;
     /// `doc_root`.
     fn doc_root(&self) -> Option<&[u8]>;
@@ -411,7 +412,8 @@ impl<S: Surroundings> Rules<'_, S> {
             let kept = name.strip_suffix(info);
             kept.filter(|kept| !kept.is_empty()).map(<[u8]>::to_vec)
         };
-        let decoded = || info.contains(&b'%').then(|| percent_decoded(info));
+        let may_be_encoded = info.contains(&b'%') && !self.surroundings.decodes_path();
+        let decoded = || may_be_encoded.then(|| percent_decoded(info));
         let Some(kept) = without(info).or_else(|| without(&decoded()?)) else {
             return Ok(());
         };

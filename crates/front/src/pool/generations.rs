@@ -16,7 +16,7 @@ use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
 use crate::pool::queue::{Queue, SeatId, SlotRef, WorkerRef};
 use crate::pool::rolling_replace::SeatChange;
-use crate::pool::status_counters::StatusCounters;
+use crate::pool::status_counters::{StatusCounters, machine_memory};
 use crate::pool::{Pool, overrun};
 use crate::runtime::clock;
 
@@ -185,7 +185,7 @@ impl Pool {
         // Its code may have changed.
         state.meter.relearn();
         let now = clock::since_1970().as_secs();
-        state.counters.open(generation.link().board(), now);
+        state.counters.open(generation.link().board(), now, machine_memory());
         state.counters.queue_limit = settings.request_queue_length;
         self.show_size(&state);
         self.settings.store(settings.clone());

@@ -50,6 +50,7 @@ use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::metrics::PoolMetrics;
 use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
 use crate::pool::saturation_log::SaturationLog;
+use crate::pool::status_counters::machine_memory;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::{PoolCalls, WorkerCalls};
 use crate::pool::worker_events::UsefulEvents;
@@ -307,6 +308,8 @@ impl Pool {
         let is_outgrown = generation.is_outgrown(slot.seat());
         let spent = generation.link().spent(&slot);
         let is_full = generation.link().finds_cache_full(&slot);
+        let board = generation.link().seat_board(slot.seat());
+        let memory_peak = board.memory_peak.load(Ordering::Relaxed);
         generation.link().release(slot);
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
@@ -317,6 +320,7 @@ impl Pool {
             self.report_full_cache(&mut state, &generation);
         }
         state.crashes.survived(exchange.route);
+        state.counters.see_memory_peak(memory_peak, machine_memory());
         state.queue.done(at);
         self.count_cost(&mut state, exchange.kind, spent);
         self.settle(state, at.seat);

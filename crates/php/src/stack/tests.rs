@@ -1,12 +1,15 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::Sampler;
+use crate::{Sample, Sampler};
 
 /// Reads that a walk of [`DEPTH`] frames can at most come to, with all its bounds.
 const READS_MAX: usize = 100_000;
 const DEPTH: u32 = 20;
 const MEMORIES: u64 = 2_000;
+
+/// Longest name of a call, or path of a script, in bytes.
+const CALL_BYTES_MAX: usize = 1024;
 
 /// Where pointers of a hostile memory lead to, so that a walk goes on.
 const WINDOW: u64 = 0x7f00_0000_0000;
@@ -57,6 +60,25 @@ impl Memory for Hostile {
     }
 }
 
+/// Hostile memory of a process that runs one request: the engine's record of it, which is read
+/// first, stays the same.
+struct HostileRequest {
+    hostile: Hostile,
+    record: Cell<Option<u64>>,
+}
+
+impl Memory for HostileRequest {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        let record = self.record.get().unwrap_or(address);
+        self.record.set(Some(record));
+        if address != record {
+            return self.hostile.read(address, into);
+        }
+        into.fill(1);
+        true
+    }
+}
+
 /// Memory in which every word is the same: all pointers make a circle.
 struct Circle(u64);
 
@@ -90,12 +112,22 @@ fn no_memory_leads_the_walk_astray() {
 #[test]
 fn no_memory_leads_a_sampler_astray() {
     let mut sampler = Sampler::new(None);
+    let (mut longest, mut without) = (0, 0);
     for seed in 0..MEMORIES / 10 {
-        let memory = Hostile::new(seed);
-        let count = sampler.read(&memory).map_or(0, |sample| sample.calls().count());
+        let memory = HostileRequest { hostile: Hostile::new(seed), record: Cell::new(None) };
+        let sample = sampler.read(&memory);
+        let count = sample.as_ref().map_or(0, |sample| sample.calls().count());
         assert!(count <= 1 + STACK_DEPTH_MAX as usize + 16, "seed {seed}: {count} calls");
-        assert!(memory.reads.get() <= READS_MAX, "seed {seed}");
+        assert!(memory.hostile.reads.get() <= READS_MAX, "seed {seed}");
+        for call in sample.iter().flat_map(Sample::calls) {
+            let length = call.class.len() + call.between.len() + call.function.len();
+            assert!(length <= CALL_BYTES_MAX, "seed {seed}: {length} bytes");
+        }
+        longest = longest.max(count);
+        without += usize::from(count == 0);
     }
+    assert!(longest >= STACK_DEPTH_MAX as usize, "some memories lead far: {longest}");
+    assert!(without > 0, "and some nowhere");
     for word in [1, 8, WINDOW, u64::MAX, u64::MAX - 7] {
         let calls = sampler.read(&Circle(word)).map_or(0, |sample| sample.calls().count());
         assert!(calls <= 1 + STACK_DEPTH_MAX as usize + 16, "{word:#x}");

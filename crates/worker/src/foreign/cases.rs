@@ -23,6 +23,8 @@ const MACHINE: Machine = Machine {
         "/www/t.php",
         "/www/a+b.php",
         "/www/a%2Bb.php",
+        "/www/admin/secret.php",
+        "/www/t%25.php",
         "/www/a/index.php",
         "/www/photo.jpg",
         "/cgi/php",
@@ -31,7 +33,10 @@ const MACHINE: Machine = Machine {
 
 const WITHOUT: Machine = Machine { fix_pathinfo: false, ..MACHINE };
 
-/// As php-fpm from 8.5 on.
+/// As php-fpm since 8.3.19 and 8.4.5, and as 8.5 without a setting.
+const DECODING_PATH_INFO: Machine = Machine { decodes_path_info: true, ..MACHINE };
+
+/// As php-fpm from 8.5 on with `fastcgi.script_path_encoded = 0`.
 const DECODING: Machine = Machine { decodes_path: true, ..MACHINE };
 
 impl Surroundings for Machine {
@@ -208,7 +213,7 @@ cases! {
         "SCRIPT_FILENAME=/www/a%2Bb.php", "SCRIPT_NAME=/a%2Bb.php",
     ] => ["/www/a%2Bb.php", "/a%2Bb.php", "Admitted"];
 
-    apache_proxy_pass_with_encoded_files: Machine { decodes_path_info: true, ..MACHINE }, [
+    apache_proxy_pass_with_encoded_files: DECODING_PATH_INFO, [
         "SCRIPT_FILENAME=proxy:fcgi://h:1/www/a%2Bb.php/1%202", "SCRIPT_NAME=/a%2Bb.php/1 2",
         "DOCUMENT_ROOT=/www",
     ] => [
@@ -216,6 +221,38 @@ cases! {
         "SCRIPT_FILENAME=/www/a%2Bb.php", "SCRIPT_NAME=/a%2Bb.php",
         "ORIG_SCRIPT_NAME=/a%2Bb.php/1 2", "PATH_INFO=/1 2",
         "ORIG_SCRIPT_FILENAME=/www/a%2Bb.php/1%202", "PATH_TRANSLATED=/www/1 2",
+    ];
+
+    // GET /%2561dmin/secret.php and SetHandler (GH-19817): Apache has checked the decoded path, and
+    // a path that is decoded again would be another one.
+    apache_handler_whose_path_is_decoded_already: DECODING_PATH_INFO, [
+        "SCRIPT_FILENAME=proxy:fcgi://localhost/www/%61dmin/secret.php",
+        "SCRIPT_NAME=/%61dmin/secret.php", "DOCUMENT_ROOT=/www",
+    ] => [
+        "none", "/%61dmin/secret.php", "NoScript",
+        "ORIG_SCRIPT_FILENAME=/www/%61dmin/secret.php", "-SCRIPT_FILENAME",
+    ];
+
+    apache_handler_with_a_percent_sign_in_the_path: DECODING_PATH_INFO, [
+        "SCRIPT_FILENAME=proxy:fcgi://localhost/www/t%25.php", "SCRIPT_NAME=/t%25.php",
+    ] => ["/www/t%25.php", "/t%25.php", "Admitted", "SCRIPT_FILENAME=/www/t%25.php"];
+
+    apache_proxy_pass_with_an_encoded_folder: DECODING_PATH_INFO, [
+        "SCRIPT_FILENAME=proxy:fcgi://localhost:9000/www/%2561dmin/secret.php/%2561",
+        "SCRIPT_NAME=/%61dmin/secret.php/%61", "DOCUMENT_ROOT=/www",
+    ] => [
+        "none", "/%61dmin/secret.php/%61", "NoScript",
+        "ORIG_SCRIPT_FILENAME=/www/%2561dmin/secret.php/%2561", "-SCRIPT_FILENAME",
+    ];
+
+    apache_proxy_pass_whose_path_info_is_decoded_once: DECODING_PATH_INFO, [
+        "SCRIPT_FILENAME=proxy:fcgi://localhost:9000/www/t.php/%2561", "SCRIPT_NAME=/t.php/%61",
+        "DOCUMENT_ROOT=/www",
+    ] => [
+        "/www/t.php", "/t.php", "Admitted",
+        "SCRIPT_FILENAME=/www/t.php", "SCRIPT_NAME=/t.php",
+        "ORIG_SCRIPT_NAME=/t.php/%61", "PATH_INFO=/%61",
+        "ORIG_SCRIPT_FILENAME=/www/t.php/%2561", "PATH_TRANSLATED=/www/%61",
     ];
 
     apache_proxy_pass_with_another_path_in_the_script_name: MACHINE, [
