@@ -12,6 +12,8 @@ use super::{PeerOutcome, PeerStep};
 use crate::Millis;
 
 const NODES: usize = 3;
+/// So many that most are purged a few times only: no later purge hides one that was lost.
+const PAGES: usize = 150;
 const LEASE: Millis = 800;
 const TIMEOUT: Millis = 200;
 /// Short, so that it is trimmed at times.
@@ -37,13 +39,27 @@ struct SimulatedNode {
     stopped_until: Millis,
     server: u64,
     lease: Millis,
-    page: Option<u64>,
+    /// The versions of cached pages.
+    pages: [Option<u64>; PAGES],
     has_disk: bool,
     on_disk: Vec<Option<LogPosition>>,
-    /// What the fronts are applying: when it is done, and its mark.
-    applying: Vec<(Millis, u64)>,
-    /// The versions that purges have replaced, by their names, until they are everywhere.
-    purges: BTreeMap<u64, u64>,
+    /// What the fronts are applying.
+    applying: Vec<Applying>,
+    /// By their names, until they are everywhere.
+    purges: BTreeMap<u64, Purged>,
+}
+
+/// A page is dropped then; none: all are.
+struct Applying {
+    at: Millis,
+    mark: u64,
+    page: Option<usize>,
+}
+
+/// A page that was purged, and its version from then on.
+struct Purged {
+    page: usize,
+    version: u64,
 }
 
 struct PeerWorld {
@@ -53,9 +69,9 @@ struct PeerWorld {
     lines: BTreeMap<u64, Line>,
     last: u64,
     cut: BTreeSet<(usize, usize)>,
-    content: u64,
+    content: [u64; PAGES],
     /// No page that is older may be served.
-    floor: u64,
+    floor: [u64; PAGES],
     hits: u64,
     successes: u64,
     seed: u64,
@@ -90,7 +106,7 @@ impl PeerWorld {
                 stopped_until: 0,
                 server: log.server,
                 lease: 0,
-                page: None,
+                pages: [None; PAGES],
                 has_disk: rng.bool(),
                 on_disk,
                 applying: Vec::new(),
@@ -104,8 +120,8 @@ impl PeerWorld {
             lines: BTreeMap::new(),
             last: 0,
             cut: BTreeSet::new(),
-            content: 1,
-            floor: 0,
+            content: [1; PAGES],
+            floor: [0; PAGES],
             hits: 0,
             successes: 0,
             seed,
@@ -133,14 +149,15 @@ impl PeerWorld {
                     }
                 }
                 PeerStep::Close(connection) => self.break_line(connection),
-                PeerStep::Apply { mark, .. } => {
+                PeerStep::Apply { mark, payload } => {
                     let at = self.now + self.rng.u64(0..40);
-                    self.nodes[node].applying.push((at, mark));
+                    let page = payload.map(|page| page.parse().unwrap());
+                    self.nodes[node].applying.push(Applying { at, mark, page });
                 }
                 PeerStep::Lease(until) => self.nodes[node].lease = until,
                 PeerStep::Report(name, PeerOutcome::Everywhere) => {
-                    if let Some(version) = self.nodes[node].purges.remove(&name) {
-                        self.floor = self.floor.max(version);
+                    if let Some(Purged { page, version }) = self.nodes[node].purges.remove(&name) {
+                        self.floor[page] = self.floor[page].max(version);
                         self.successes += 1;
                     }
                 }
@@ -216,11 +233,14 @@ impl PeerWorld {
         let now = self.now;
         let (done, applying) = std::mem::take(&mut self.nodes[node].applying)
             .into_iter()
-            .partition(|(at, _)| *at <= now);
+            .partition(|one| one.at <= now);
         self.nodes[node].applying = applying;
-        let done: Vec<(Millis, u64)> = done;
-        for (_, mark) in done {
-            self.nodes[node].page = None;
+        let done: Vec<Applying> = done;
+        for Applying { mark, page, .. } in done {
+            match page {
+                Some(page) => self.nodes[node].pages[page] = None,
+                None => self.nodes[node].pages = [None; PAGES],
+            }
             let steps = self.nodes[node].followed.applied(mark, true, now);
             self.act(node, steps);
         }
@@ -241,27 +261,29 @@ impl PeerWorld {
     }
 
     fn read(&mut self, node: usize) {
+        let page = self.rng.usize(..PAGES);
         let one = &mut self.nodes[node];
         if one.lease > self.now {
-            let version = *one.page.get_or_insert(self.content);
+            let version = *one.pages[page].get_or_insert(self.content[page]);
             assert!(
-                version >= self.floor,
+                version >= self.floor[page],
                 "seed {}: node {node} serves {version} at {}, and {} was purged everywhere",
                 self.seed,
                 self.now,
-                self.floor
+                self.floor[page]
             );
             self.hits += 1;
         }
     }
 
     fn purge(&mut self, node: usize) {
-        self.content += 1;
-        let (name, version, now) = (self.next(), self.content, self.now);
+        let page = self.rng.usize(..PAGES);
+        self.content[page] += 1;
+        let (name, version, now) = (self.next(), self.content[page], self.now);
         let one = &mut self.nodes[node];
-        one.page = None;
-        one.purges.insert(name, version);
-        let steps = one.own.submit(name, "purge".to_owned(), now);
+        one.pages[page] = None;
+        one.purges.insert(name, Purged { page, version });
+        let steps = one.own.submit(name, page.to_string(), now);
         self.act(node, steps);
     }
 
@@ -272,7 +294,7 @@ impl PeerWorld {
         one.applying.clear();
         one.purges.clear();
         if !one.has_disk {
-            one.page = None;
+            one.pages = [None; PAGES];
         }
     }
 
@@ -324,9 +346,9 @@ impl PeerWorld {
         one.applying.clear();
         let rng = &mut self.rng;
         one.purges.retain(|_, _| rng.bool());
-        let names: Vec<u64> = one.purges.keys().copied().collect();
-        for name in names {
-            let steps = self.nodes[node].own.submit(name, "everything".to_owned(), now);
+        let again = one.purges.iter().map(|(name, Purged { page, .. })| (*name, page.to_string()));
+        for (name, payload) in again.collect::<Vec<_>>() {
+            let steps = self.nodes[node].own.submit(name, payload, now);
             self.act(node, steps);
         }
     }
@@ -404,9 +426,10 @@ fn what_was_purged_everywhere_is_served_by_no_node_whatever_fails() {
             let waiting = world.nodes[node].own.waiting();
             assert_eq!(waiting, 0, "seed {seed}: purges of node {node} wait");
             // Also what no command waits for arrives.
-            let page = world.nodes[node].page;
-            let is_new = page.is_none_or(|version| version == world.content);
-            assert!(is_new, "seed {seed}: node {node} has {page:?}, not {}", world.content);
+            for (page, content) in world.nodes[node].pages.iter().zip(world.content) {
+                let is_new = page.is_none_or(|version| version == content);
+                assert!(is_new, "seed {seed}: node {node} has {page:?}, not {content}");
+            }
         }
     }
     println!("{hits} pages from caches, {successes} purges everywhere");
