@@ -12,7 +12,7 @@ use super::{PeerOutcome, PeerStep};
 use crate::Millis;
 
 const NODES: usize = 3;
-/// So many that most are purged a few times only: no later purge hides one that was lost.
+/// Most are purged a few times only: no later purge hides one that was lost.
 const PAGES: usize = 150;
 const LEASE: Millis = 800;
 const TIMEOUT: Millis = 200;
@@ -44,20 +44,20 @@ struct SimulatedNode {
     has_disk: bool,
     on_disk: Vec<Option<LogPosition>>,
     /// What the fronts are applying.
-    applying: Vec<Applying>,
+    applying: Vec<FrontOrder>,
     /// By their names, until they are everywhere.
-    purges: BTreeMap<u64, Purged>,
+    purges: BTreeMap<u64, PurgedPage>,
 }
 
 /// A page is dropped then; none: all are.
-struct Applying {
+struct FrontOrder {
     at: Millis,
     mark: u64,
     page: Option<usize>,
 }
 
 /// A page that was purged, and its version from then on.
-struct Purged {
+struct PurgedPage {
     page: usize,
     version: u64,
 }
@@ -152,11 +152,13 @@ impl PeerWorld {
                 PeerStep::Apply { mark, payload } => {
                     let at = self.now + self.rng.u64(0..40);
                     let page = payload.map(|page| page.parse().unwrap());
-                    self.nodes[node].applying.push(Applying { at, mark, page });
+                    self.nodes[node].applying.push(FrontOrder { at, mark, page });
                 }
                 PeerStep::Lease(until) => self.nodes[node].lease = until,
                 PeerStep::Report(name, PeerOutcome::Everywhere) => {
-                    if let Some(Purged { page, version }) = self.nodes[node].purges.remove(&name) {
+                    if let Some(PurgedPage { page, version }) =
+                        self.nodes[node].purges.remove(&name)
+                    {
                         self.floor[page] = self.floor[page].max(version);
                         self.successes += 1;
                     }
@@ -235,8 +237,8 @@ impl PeerWorld {
             .into_iter()
             .partition(|one| one.at <= now);
         self.nodes[node].applying = applying;
-        let done: Vec<Applying> = done;
-        for Applying { mark, page, .. } in done {
+        let done: Vec<FrontOrder> = done;
+        for FrontOrder { mark, page, .. } in done {
             match page {
                 Some(page) => self.nodes[node].pages[page] = None,
                 None => self.nodes[node].pages = [None; PAGES],
@@ -282,7 +284,7 @@ impl PeerWorld {
         let (name, version, now) = (self.next(), self.content[page], self.now);
         let one = &mut self.nodes[node];
         one.pages[page] = None;
-        one.purges.insert(name, Purged { page, version });
+        one.purges.insert(name, PurgedPage { page, version });
         let steps = one.own.submit(name, page.to_string(), now);
         self.act(node, steps);
     }
@@ -346,7 +348,8 @@ impl PeerWorld {
         one.applying.clear();
         let rng = &mut self.rng;
         one.purges.retain(|_, _| rng.bool());
-        let again = one.purges.iter().map(|(name, Purged { page, .. })| (*name, page.to_string()));
+        let again =
+            one.purges.iter().map(|(name, PurgedPage { page, .. })| (*name, page.to_string()));
         for (name, payload) in again.collect::<Vec<_>>() {
             let steps = self.nodes[node].own.submit(name, payload, now);
             self.act(node, steps);
