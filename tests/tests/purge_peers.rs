@@ -235,11 +235,14 @@ fn a_purge_reaches_all_peers_and_one_that_is_away_is_named_and_gets_it_before_it
     assert_eq!(get(&second, "/a"), "6");
     await_everywhere(&nodes[0]);
 
-    // An end, an upgrade and another process cost the peers none of their pages.
+    // Another start of a node costs its peers their pages, and an upgrade does not.
     let mark = second.log().mark();
     nodes.remove(1).stop();
     nodes.push(cluster.start(2));
+    second.expect_log(mark, "all cached pages are dropped");
     await_everywhere(&nodes[1]);
+    await_hit(&second, "/a");
+    let mark = second.log().mark();
     let upgrade = nodes[0].log().mark();
     nodes[0].signal(Signal::USR2);
     nodes[0].expect_log(upgrade, "upgraded to");
@@ -299,14 +302,27 @@ fn a_node_with_another_secret_and_strangers_get_nothing_and_the_log_says_so() {
         let within = Some(Duration::from_secs(10));
         stream.set_read_timeout(within).expect("it has a timeout");
         let mut heard = Vec::new();
-        // Closed with bytes of ours unread, it is reset.
         let _ = stream.read_to_end(&mut heard);
         heard
     };
     let mut stranger = TcpStream::connect(at).expect("it listens");
     let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
-    assert_eq!(closed(stranger), b"", "its address is not that of a peer");
+    let alert = closed(stranger);
+    assert!(alert.first().is_none_or(|kind| *kind == 21), "an alert of TLS at most: {alert:?}");
     first.expect_log(0, "to the purge log was closed: its address is not in `peers`");
+
+    // A node that has the secret, and that the list of the first one lacks.
+    let mut third = Cluster::new(&[false, false, false]);
+    third.places.drain(..2);
+    third.places.push(Place { address: free_address(), peer: at, pages: None });
+    let third = third.setup(0, SECRET).start();
+    third.expect_log(0, "does not have this node, 127.0.0.4:");
+    let begun = Instant::now();
+    wait::until_true("the time of a lease", || {
+        assert!(!is_hit(&third, "/a"), "it does not hear of purges");
+        begun.elapsed() > LEASE
+    });
+    assert_eq!(purge(&third, "a.example/a").0, Some(3));
 
     let secret = cluster.secret("short");
     let file = first.configuration();

@@ -61,7 +61,7 @@ pub fn read_messages(mut bytes: &[u8]) -> usize {
     let own = OwnLogSettings { log, peers: 1, length: 8, timeout: 100 };
     let follow = FollowSettings { lease: 1000, positions: vec![None] };
     let (mut own, mut followed) = (OwnLog::new(own, 1), FollowedLogs::new(follow, 1));
-    followed.connected(0, 1, 1);
+    followed.connected(0, 1);
     let mut count = 0;
     while let Ok(Some((message, length))) = PeerMessage::parse(bytes) {
         bytes = bytes.get(length..).unwrap_or_default();

@@ -176,8 +176,7 @@ fn take_over(
         systemd: state.systemd,
         cookies: state.cookies.clone(),
         reload_later: state.reload_later,
-        purges_unsent: state.purges_unsent,
-        server_start: state.server_start,
+        purge_log: state.purge_log,
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {

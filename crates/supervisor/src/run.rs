@@ -33,7 +33,7 @@ use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
 use crate::fronts::front_stats::FrontStats;
-use crate::fronts::purge_log::PurgeLogManager;
+use crate::fronts::purge_log::{PurgeLogBefore, PurgeLogManager};
 use crate::fronts::purges::PurgeCoordinator;
 use crate::jobs::Jobs;
 use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
@@ -138,10 +138,8 @@ pub struct Resumed {
     pub cookies: CookieNames,
     /// A reload waits for the upgrade.
     pub reload_later: bool,
-    /// Other nodes were not sent all purges.
-    pub purges_unsent: bool,
-    /// The start of this server, as other nodes know it; 0: not known.
-    pub server_start: u64,
+    /// Purges between nodes.
+    pub purge_log: PurgeLogBefore,
 }
 
 impl Supervisor {
@@ -169,7 +167,7 @@ impl Supervisor {
             acme: AcmeManager::default(),
             front_stats: FrontStats::default(),
             admin: parts.admin,
-            purges: PurgeCoordinator::new(plan.config.purge_log.is_some()),
+            purges: PurgeCoordinator::new(plan.config.purge_log.as_ref()),
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
@@ -192,7 +190,7 @@ impl Supervisor {
             // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
             cookies: state.cookies,
-            purge_log: PurgeLogManager::resumed(state.purges_unsent, state.server_start),
+            purge_log: PurgeLogManager::resumed(state.purge_log),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());

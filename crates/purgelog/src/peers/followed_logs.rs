@@ -42,8 +42,6 @@ struct Followed {
     /// The last purge that was received.
     received: u64,
     applying: VecDeque<Applying>,
-    /// A log that has ended with its server, and its last purge.
-    ended: Option<(LogName, u64)>,
     ping: Ping,
     /// When a ping was sent, and the last purge at its reply, until that is applied.
     check: Option<(Millis, u64)>,
@@ -52,6 +50,8 @@ struct Followed {
     /// When it was last heard of, or when this node began to listen.
     heard: Millis,
     is_given_up: bool,
+    /// It does not have this node in its list, so its purges succeed without it.
+    is_refused: bool,
 }
 
 /// The last ping.
@@ -83,12 +83,12 @@ impl FollowedLogs {
             log: None,
             received: 0,
             applying: VecDeque::new(),
-            ended: None,
             ping: Ping::default(),
             check: None,
             caught_up: None,
             heard: now,
             is_given_up: false,
+            is_refused: false,
         };
         FollowedLogs {
             lease: settings.lease,
@@ -110,11 +110,10 @@ impl FollowedLogs {
     }
 
     /// A connection to a peer is open. Returns what is applied of its log, for the first message.
-    pub fn connected(&mut self, peer: usize, connection: u64, now: Millis) -> Option<LogPosition> {
+    pub fn connected(&mut self, peer: usize, connection: u64) -> Option<LogPosition> {
         let one = self.peers.get_mut(peer)?;
         one.connection = Some(connection);
-        one.heard = now;
-        (one.log, one.check, one.ended) = (None, None, None);
+        (one.log, one.check) = (None, None);
         one.ping.is_awaited = false;
         // What the fronts have not applied comes again.
         one.applying.clear();
@@ -144,8 +143,21 @@ impl FollowedLogs {
         else {
             return steps;
         };
-        one.heard = now;
-        match one.take(message, mark) {
+        if message == PeerMessage::Refused && one.log.is_none() {
+            if !std::mem::replace(&mut one.is_refused, true) {
+                steps.push(PeerStep::Say(peer, PeerRemark::Refused));
+            }
+            // It begins when this node is in its list.
+            one.connection = None;
+            steps.push(PeerStep::Close(connection));
+            self.keep_lease(now, &mut steps);
+            return steps;
+        }
+        let taken = one.take(message, mark);
+        if taken.is_ok() {
+            one.heard = now;
+        }
+        match taken {
             Ok(Some(apply)) => {
                 self.last_mark = mark;
                 if apply == (PeerStep::Apply { mark, payload: None }) {
@@ -178,7 +190,7 @@ impl FollowedLogs {
             let before = one.position;
             while let Some(Applying { log, number, is_done: true, .. }) = one.applying.front() {
                 let (log, number) = (*log, *number);
-                one.position = Some(LogPosition { log, number, is_complete: false });
+                one.position = Some(LogPosition { log, number });
                 one.applying.pop_front();
             }
             one.settle();
@@ -243,6 +255,7 @@ impl FollowedLogs {
 
     fn keep_lease(&mut self, now: Millis, steps: &mut Vec<PeerStep>) {
         let until = |one: &Followed| match (one.is_given_up, one.caught_up) {
+            _ if one.is_refused => 0,
             (true, _) => now.saturating_add(self.lease),
             (false, Some(sent)) => sent.saturating_add(self.lease),
             (false, None) => 0,
@@ -263,17 +276,18 @@ impl Followed {
     fn take(&mut self, message: PeerMessage, mark: u64) -> Result<Option<PeerStep>, ()> {
         match (message, self.log) {
             (PeerMessage::Begin { log, after, is_reset }, _) => {
-                (self.log, self.received, self.is_given_up) = (Some(log), after, false);
-                self.ended = None;
-                self.ping.sent = 0;
+                (self.log, self.received) = (Some(log), after);
+                (self.is_given_up, self.is_refused) = (false, false);
+                // A reply that is on its way is of before.
+                (self.ping.sent, self.ping.is_awaited, self.check) = (0, false, None);
                 if is_reset {
                     return self.apply(mark, None).map(Some);
                 }
-                self.position = Some(LogPosition { log, number: after, is_complete: false });
+                self.position = Some(LogPosition { log, number: after });
                 Ok(None)
             }
             (PeerMessage::Purge { number, payload }, Some(_))
-                if number.checked_sub(1) == Some(self.received) =>
+                if self.received.checked_add(1) == Some(number) =>
             {
                 self.received = number;
                 self.apply(mark, Some(payload)).map(Some)
@@ -283,10 +297,7 @@ impl Followed {
                 self.check.get_or_insert((self.ping.sent, last));
                 Ok(None)
             }
-            (PeerMessage::End { last }, Some(log)) => {
-                self.ended = Some((log, last));
-                Ok(None)
-            }
+            (PeerMessage::Pong { number, .. }, Some(_)) if number < self.ping.number => Ok(None),
             _ => Err(()),
         }
     }
@@ -302,9 +313,7 @@ impl Followed {
 
     /// Notes what is caught up with.
     fn settle(&mut self) {
-        let Some(position) = &mut self.position else { return };
-        let LogPosition { log, number, .. } = *position;
-        position.is_complete |= self.ended.is_some_and(|(of, last)| of == log && last <= number);
+        let Some(LogPosition { log, number }) = self.position else { return };
         if self.log == Some(log)
             && let Some((sent, _)) = self.check.take_if(|(_, last)| *last <= number)
         {
@@ -322,10 +331,10 @@ mod tests {
 
     /// One that follows a peer from a purge on, and has the lease.
     fn following(after: u64) -> FollowedLogs {
-        let position = LogPosition { log: LOG, number: after, is_complete: false };
+        let position = LogPosition { log: LOG, number: after };
         let settings = FollowSettings { lease: LEASE, positions: vec![Some(position)] };
         let mut logs = FollowedLogs::new(settings, 1000);
-        assert_eq!(logs.connected(0, 5, 1000), Some(position));
+        assert_eq!(logs.connected(0, 5), Some(position));
         let begin = PeerMessage::Begin { log: LOG, after, is_reset: false };
         let steps = logs.received(0, 5, begin, 1000);
         assert_eq!(steps, [PeerStep::Send(5, PeerMessage::Ping { number: 1 })]);
@@ -355,12 +364,7 @@ mod tests {
         let confirmed = PeerStep::Send(5, PeerMessage::Applied { number: 5 });
         assert_eq!(logs.applied(1, true, 1200), [confirmed]);
         assert_eq!(numbers(&logs), [Some(5)]);
-        let log = LogName { server: 1, process: 2 };
-        let after = u64::MAX;
-        logs.received(0, 5, PeerMessage::Begin { log, after, is_reset: false }, 1300);
-        assert!(logs.received(0, 5, purge(u64::MAX), 1300).contains(&PeerStep::Close(5)));
         // One is left out.
-        let mut logs = following(5);
         assert_eq!(logs.received(0, 5, purge(7), 1300), [PeerStep::Close(5)]);
         assert!(!logs.follows(0));
     }
@@ -401,7 +405,7 @@ mod tests {
         }
         assert!(is_closed && is_said);
         // It comes back: what it has purged is applied before more pages are served.
-        logs.connected(0, 6, 30_000);
+        logs.connected(0, 6);
         let begin = PeerMessage::Begin { log: LOG, after: 9, is_reset: true };
         let steps = logs.received(0, 6, begin, 30_000);
         assert_eq!(
@@ -429,22 +433,58 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_server_is_noted_once_all_of_its_purges_are_applied() {
+    fn a_peer_that_never_begins_is_given_up_like_one_that_is_not_reached() {
+        let settings = FollowSettings { lease: LEASE, positions: vec![None] };
+        let mut logs = FollowedLogs::new(settings, 1000);
+        let mut lease = 0;
+        for (connection, now) in (1000..8000).step_by(500).enumerate() {
+            logs.connected(0, connection as u64);
+            logs.received(0, connection as u64, PeerMessage::Applied { number: 1 }, now);
+            for step in logs.tick(now) {
+                if let PeerStep::Lease(until) = step {
+                    lease = until;
+                }
+            }
+        }
+        assert!(lease >= 7000 + LEASE, "{lease}");
+    }
+
+    #[test]
+    fn without_being_in_the_list_of_a_peer_no_page_is_served_until_it_is() {
         let mut logs = following(0);
-        let is_complete = |logs: &FollowedLogs| {
-            let mut positions = logs.positions().flatten();
-            positions.next().is_some_and(|position| position.is_complete)
+        logs.lost(0, 5);
+        let refused = |logs: &mut FollowedLogs, connection, now| {
+            logs.connected(0, connection);
+            logs.received(0, connection, PeerMessage::Refused, now)
         };
-        logs.received(0, 5, purge(1), 1200);
-        logs.received(0, 5, PeerMessage::End { last: 1 }, 1200);
-        assert!(!is_complete(&logs));
-        logs.applied(1, true, 1200);
-        assert!(is_complete(&logs));
-        // Its next start.
-        logs.connected(0, 6, 2000);
-        let log = LogName { server: 2, process: 2 };
-        logs.received(0, 6, PeerMessage::Begin { log, after: 0, is_reset: false }, 2000);
-        assert!(!is_complete(&logs));
-        assert_eq!(numbers(&logs), [Some(0)]);
+        let said = PeerStep::Say(0, PeerRemark::Refused);
+        let steps = refused(&mut logs, 6, 2000);
+        assert_eq!(steps, [said, PeerStep::Close(6), PeerStep::Lease(0)]);
+        assert_eq!(refused(&mut logs, 7, 3000), [PeerStep::Close(7)], "it is said once");
+        let later = (3000..60_000).step_by(500).flat_map(|now| logs.tick(now));
+        assert!(!later.into_iter().any(|step| matches!(step, PeerStep::Lease(_))));
+        logs.connected(0, 8);
+        let begin = PeerMessage::Begin { log: LOG, after: 0, is_reset: true };
+        logs.received(0, 8, begin, 60_000);
+        logs.applied(1, true, 60_001);
+        let steps = logs.received(0, 8, PeerMessage::Pong { number: 2, last: 0 }, 60_002);
+        assert_eq!(steps, [PeerStep::Lease(60_000 + LEASE)]);
+    }
+
+    #[test]
+    fn a_log_that_begins_again_on_a_connection_is_not_closed_for_a_ping_of_before() {
+        let mut logs = following(0);
+        logs.tick(2000);
+        // Trimmed, and the reply is late.
+        let begin = PeerMessage::Begin { log: LOG, after: u64::MAX, is_reset: true };
+        let steps = logs.received(0, 5, begin, 9000);
+        let ping = PeerStep::Send(5, PeerMessage::Ping { number: 3 });
+        assert!(steps.contains(&ping) && !steps.contains(&PeerStep::Close(5)), "{steps:?}");
+        let pong = |number| PeerMessage::Pong { number, last: u64::MAX };
+        assert!(logs.received(0, 5, pong(2), 9001).is_empty());
+        logs.applied(1, true, 9002);
+        assert_eq!(logs.received(0, 5, pong(3), 9003), [PeerStep::Lease(9000 + LEASE)]);
+        // There is no number after it.
+        assert_eq!(logs.received(0, 5, purge(0), 9004), [PeerStep::Close(5)]);
     }
 }

@@ -55,6 +55,8 @@ pub enum PeerOutcome {
 pub enum PeerRemark {
     /// It is not waited for any more: cached pages are served without it.
     GivenUp,
+    /// It does not have this node in its list: no cached page is served while that is so.
+    Refused,
     /// All pages are dropped, since some of its purges may be missing.
     Dropped,
 }

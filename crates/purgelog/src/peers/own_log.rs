@@ -112,12 +112,14 @@ impl OwnLog {
         let until = now.saturating_add(self.settings.timeout);
         let number = self.last;
         let mut steps = Vec::new();
-        if self.pending.len() < MAX_PENDING {
-            self.pending.push_back(Pending { name, number, until, is_reported: false });
-        } else {
-            let missing = PeerOutcome::Missing(self.lacking(number).collect());
-            steps.push(PeerStep::Report(name, missing));
+        // Once the newest is everywhere, so is the one that it replaces.
+        if self.pending.len() >= MAX_PENDING
+            && let Some(one) = self.pending.pop_back().filter(|one| !one.is_reported)
+        {
+            let missing = PeerOutcome::Missing(self.lacking(one.number).collect());
+            steps.push(PeerStep::Report(one.name, missing));
         }
+        self.pending.push_back(Pending { name, number, until, is_reported: false });
         self.send(&mut steps);
         self.report_overdue(now, &mut steps);
         steps
@@ -149,12 +151,13 @@ impl OwnLog {
         let known = known?;
         let LogName { server, process } = self.settings.log;
         let is_whole = self.last == self.purges.len() as u64;
-        let is_here = |number: u64| number <= self.last && number + 1 >= self.first();
+        let is_here = |number: u64| number <= self.last && number >= self.first().saturating_sub(1);
         if known.log.server != server {
-            // A start of the server before this one, of which the peer has everything.
-            (known.is_complete && is_whole).then_some(0)
+            // Starts in between, of which the peer knows nothing, may have purged, too.
+            None
         } else if known.log.process != process {
-            // What an earlier process has not sent, the supervisor gives to this one.
+            // All peers had everything of the earlier ones: the supervisor chooses another name of
+            // the server where they had not.
             is_whole.then_some(0)
         } else {
             is_here(known.number).then_some(known.number)
@@ -191,13 +194,6 @@ impl OwnLog {
         self.send(&mut steps);
         self.settle(&mut steps);
         steps
-    }
-
-    /// The server ends: peers that have everything need not drop their pages when it starts again.
-    pub fn end(&self) -> Vec<PeerStep> {
-        let end = PeerMessage::End { last: self.last };
-        let connected = self.followers.iter().filter_map(|follower| follower.connection);
-        connected.map(|connection| PeerStep::Send(connection, end.clone())).collect()
     }
 
     /// When [`OwnLog::tick`] has something to do.
@@ -284,8 +280,8 @@ mod tests {
         OwnLog::new(OwnLogSettings { log: LOG, peers: 2, length, timeout: 100 }, 0)
     }
 
-    fn at(log: LogName, number: u64, is_complete: bool) -> Option<LogPosition> {
-        Some(LogPosition { log, number, is_complete })
+    fn at(log: LogName, number: u64) -> Option<LogPosition> {
+        Some(LogPosition { log, number })
     }
 
     fn begin(steps: &[PeerStep]) -> (u64, bool) {
@@ -327,7 +323,7 @@ mod tests {
         own.applied(0, 10, 2);
         assert_eq!(own.tick(201), [PeerStep::Report(8, missing(&[1]))]);
         // It comes back, and gets both.
-        let steps = own.followed_by(1, 12, at(LOG, 0, false));
+        let steps = own.followed_by(1, 12, at(LOG, 0));
         assert_eq!(begin(&steps), (0, false));
         assert_eq!(steps.len(), 3);
         let all = |name| PeerStep::Report(name, PeerOutcome::Everywhere);
@@ -343,18 +339,17 @@ mod tests {
             own.submit(number, String::new(), 0);
         }
         assert_eq!(cases(&mut own, None), (3, true));
-        assert_eq!(cases(&mut own, at(LOG, 2, false)), (2, false));
-        assert_eq!(cases(&mut own, at(LOG, 4, false)), (3, true), "the future");
-        assert_eq!(cases(&mut own, at(other(1, 5), 9, false)), (0, false), "another process");
-        assert_eq!(cases(&mut own, at(other(2, 5), 9, false)), (3, true), "a crash");
-        assert_eq!(cases(&mut own, at(other(2, 5), 9, true)), (0, false), "a proper end");
+        assert_eq!(cases(&mut own, at(LOG, 2)), (2, false));
+        assert_eq!(cases(&mut own, at(LOG, 4)), (3, true), "the future");
+        assert_eq!(cases(&mut own, at(other(1, 5), 9)), (0, false), "another process");
+        assert_eq!(cases(&mut own, at(other(2, 5), 9)), (3, true), "another start");
+        assert_eq!(cases(&mut own, at(other(2, 1), 3)), (3, true), "another start");
         for number in 3..300 {
             own.submit(number, String::new(), 0);
         }
-        assert_eq!(cases(&mut own, at(LOG, 199, false)), (300, true), "trimmed");
-        assert_eq!(cases(&mut own, at(LOG, 200, false)), (200, false));
-        assert_eq!(cases(&mut own, at(other(2, 5), 9, true)), (300, true));
-        assert_eq!(cases(&mut own, at(other(1, 5), 9, false)), (300, true));
+        assert_eq!(cases(&mut own, at(LOG, 199)), (300, true), "trimmed");
+        assert_eq!(cases(&mut own, at(LOG, 200)), (200, false));
+        assert_eq!(cases(&mut own, at(other(1, 5), 9)), (300, true));
     }
 
     #[test]
@@ -383,5 +378,13 @@ mod tests {
             own.submit(number, "p".repeat(2000), 1000);
         }
         assert!(own.bytes <= MAX_LOG_BYTES && own.pending.len() <= MAX_PENDING);
+        // The last one is reported once it is applied, and so are all before it.
+        let mut reported = Vec::new();
+        for peer in 0..2 {
+            own.followed_by(peer, 1, None);
+            reported = own.applied(peer, 1, 20_000);
+        }
+        assert_eq!(reported.last(), Some(&PeerStep::Report(19_999, PeerOutcome::Everywhere)));
+        assert_eq!(reported.len(), MAX_PENDING);
     }
 }

@@ -30,8 +30,6 @@ pub struct LogPosition {
     pub log: LogName,
     /// The number of the purge; 0: before the first.
     pub number: u64,
-    /// The server has ended, and that was its last purge.
-    pub is_complete: bool,
 }
 
 /// A message.
@@ -79,11 +77,8 @@ pub enum PeerMessage {
         /// The last purge of the log.
         last: u64,
     },
-    /// The server ends.
-    End {
-        /// The last purge of the log, and of the server.
-        last: u64,
-    },
+    /// The follower is not in the list of this node, which does not wait for it.
+    Refused,
 }
 
 /// What is no message.
@@ -103,12 +98,8 @@ impl PeerMessage {
                     body.push(u8::try_from(text.len()).unwrap_or_default());
                     body.extend(text.as_bytes());
                 }
-                body.push(match known {
-                    None => 0,
-                    Some(position) => 1 + u8::from(position.is_complete),
-                });
-                if let Some(position) = known {
-                    let LogPosition { log, number, .. } = position;
+                body.push(u8::from(known.is_some()));
+                if let Some(LogPosition { log, number }) = known {
                     numbers(&mut body, &[log.server, log.process, *number]);
                 }
             }
@@ -133,10 +124,7 @@ impl PeerMessage {
                 body.push(5);
                 numbers(&mut body, &[*number, *last]);
             }
-            PeerMessage::End { last } => {
-                body.push(6);
-                numbers(&mut body, &[*last]);
-            }
+            PeerMessage::Refused => body.push(6),
         }
         let length = u32::try_from(body.len()).unwrap_or_default();
         [length.to_be_bytes().as_slice(), &body].concat()
@@ -176,10 +164,7 @@ impl Fields<'_> {
                 let (from, to) = (self.address()?, self.address()?);
                 let known = match self.byte()? {
                     0 => None,
-                    how @ (1 | 2) => {
-                        let (log, number) = (self.log()?, self.number()?);
-                        Some(LogPosition { log, number, is_complete: how == 2 })
-                    }
+                    1 => Some(LogPosition { log: self.log()?, number: self.number()? }),
                     _ => return None,
                 };
                 PeerMessage::Hello { from, to, known }
@@ -200,7 +185,7 @@ impl Fields<'_> {
             3 => PeerMessage::Applied { number: self.number()? },
             4 => PeerMessage::Ping { number: self.number()? },
             5 => PeerMessage::Pong { number: self.number()?, last: self.number()? },
-            6 => PeerMessage::End { last: self.number()? },
+            6 => PeerMessage::Refused,
             _ => return None,
         })
     }
@@ -243,14 +228,13 @@ mod tests {
         };
         for message in [
             hello(None),
-            hello(Some(LogPosition { log, number: 7, is_complete: false })),
-            hello(Some(LogPosition { log, number: 0, is_complete: true })),
+            hello(Some(LogPosition { log, number: 7 })),
             PeerMessage::Begin { log, after: 3, is_reset: true },
             PeerMessage::Purge { number: 4, payload: "{\"a\":\"ä\"}".to_owned() },
             PeerMessage::Applied { number: 4 },
             PeerMessage::Ping { number: 1 },
             PeerMessage::Pong { number: 1, last: 4 },
-            PeerMessage::End { last: 4 },
+            PeerMessage::Refused,
         ] {
             let bytes = [message.encode(), vec![0]].concat();
             let length = bytes.len() - 1;

@@ -1,6 +1,6 @@
 //! Connections between nodes: one to each peer, whose log it follows, and one from each.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -32,8 +32,15 @@ const OUTBOX: usize = 256;
 /// Most events that wait to be acted on.
 pub const EVENTS: usize = 256;
 
-/// Connections that are accepted beside one for each peer: old ones that are not over yet.
-const SPARE: usize = 4;
+/// Most connections from the address of a peer whose handshake is not over. Any user of its machine
+/// can open one, and has no part of those that are established.
+const HANDSHAKES_OF_PEER: usize = 8;
+
+/// Most of those from all other addresses: a node that is missing in the list learns that.
+const HANDSHAKES_OF_STRANGERS: usize = 2;
+
+/// Most established connections for each peer: one, and old ones that are not over yet.
+const ESTABLISHED: usize = 4;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
@@ -133,34 +140,37 @@ impl PeerNetwork {
     }
 
     async fn accept(self, listener: TcpListener) {
-        let known: BTreeSet<IpAddr> = self.addresses.iter().map(SocketAddr::ip).collect();
-        let free = Arc::new(Semaphore::new(self.addresses.len() + SPARE));
+        let of =
+            |address: &SocketAddr| (address.ip(), Arc::new(Semaphore::new(HANDSHAKES_OF_PEER)));
+        // Peers connect from the address at which they listen.
+        let known: BTreeMap<IpAddr, _> = self.addresses.iter().map(of).collect();
+        let strangers = Arc::new(Semaphore::new(HANDSHAKES_OF_STRANGERS));
+        let established = Arc::new(Semaphore::new(self.addresses.len() * ESTABLISHED));
         loop {
             let Ok((stream, from)) = listener.accept().await else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let from = from.ip();
-            // Peers connect from the address at which they listen.
-            let permit = match free.clone().try_acquire_owned() {
-                Ok(permit) if known.contains(&from) => permit,
-                Ok(_) => {
-                    let why = "its address is not in `peers`".to_owned();
-                    let _ = self.events.try_send(NetEvent::TurnedAway { from, why });
-                    continue;
-                }
-                Err(_) => continue,
+            if !known.contains_key(&from) {
+                self.turn_away(from, "its address is not in `peers`".to_owned());
+            }
+            let free = known.get(&from).unwrap_or(&strangers);
+            let Ok(permit) = free.clone().try_acquire_owned() else {
+                self.turn_away(from, "too many of that address are in a handshake".to_owned());
+                continue;
             };
-            let network = self.clone();
-            tokio::spawn(async move {
-                network.serve(stream, from).await;
-                drop(permit);
-            });
+            let limits = Limits { handshake: permit, established: established.clone() };
+            tokio::spawn(self.clone().serve(stream, from, limits));
         }
     }
 
+    fn turn_away(&self, from: IpAddr, why: String) {
+        let _ = self.events.try_send(NetEvent::TurnedAway { from, why });
+    }
+
     /// A connection of a node that follows this one's log.
-    async fn serve(self, stream: TcpStream, from: IpAddr) {
+    async fn serve(self, stream: TcpStream, from: IpAddr, limits: Limits) {
         let opened = async {
             stream.set_nodelay(true)?;
             let mut stream = TlsAcceptor::from(self.identity.server.clone()).accept(stream).await?;
@@ -174,9 +184,14 @@ impl PeerNetwork {
             Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,
             failed => {
                 let why = failed.map_or_else(|_| slow(), |opened| why_of(opened.err()));
-                let _ = self.events.try_send(NetEvent::TurnedAway { from, why });
+                self.turn_away(from, why);
                 return;
             }
+        };
+        drop(limits.handshake);
+        let Ok(_permit) = limits.established.try_acquire() else {
+            self.turn_away(from, "too many old connections of nodes are not over yet".to_owned());
+            return;
         };
         let (outbox, messages) = mpsc::channel(OUTBOX);
         let connection = self.number();
@@ -270,7 +285,7 @@ impl PeerNetwork {
                     Err(_) => return "it does not read".to_owned(),
                 }
             }
-            let _ = timeout(SILENCE, output.shutdown()).await;
+            let _ = timeout(HANDSHAKE, output.shutdown()).await;
             "this node has closed it".to_owned()
         };
         let why = tokio::select! {
@@ -279,6 +294,12 @@ impl PeerNetwork {
         };
         let _ = self.events.send(NetEvent::Over { connection, why }).await;
     }
+}
+
+/// What bounds accepted connections.
+struct Limits {
+    handshake: OwnedSemaphorePermit,
+    established: Arc<Semaphore>,
 }
 
 /// What a connection begins with.

@@ -42,9 +42,8 @@ impl PeerPositions {
         positions: impl Iterator<Item = (SocketAddr, LogPosition)>,
     ) -> io::Result<()> {
         let line = |(peer, at): (SocketAddr, LogPosition)| {
-            let LogPosition { log, number, is_complete } = at;
-            let end = if is_complete { " end" } else { "" };
-            format!("{peer} {:016x} {:016x} {number}{end}\n", log.server, log.process)
+            let LogPosition { log, number } = at;
+            format!("{peer} {:016x} {:016x} {number}\n", log.server, log.process)
         };
         let text: String = positions.map(line).collect();
         if self.written == text {
@@ -64,8 +63,7 @@ fn line(line: &str) -> Option<(SocketAddr, LogPosition)> {
     let mut hex = || u64::from_str_radix(words.next()?, 16).ok();
     let log = LogName { server: hex()?, process: hex()? };
     let number = words.next()?.parse().ok()?;
-    let is_complete = words.next() == Some("end");
-    Some((peer, LogPosition { log, number, is_complete }))
+    Some((peer, LogPosition { log, number }))
 }
 
 #[cfg(test)]
@@ -77,13 +75,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let peers: Vec<SocketAddr> =
             ["10.0.0.1:1", "[fd00::2]:7700"].map(|peer| peer.parse().unwrap()).to_vec();
-        let at = |number, is_complete| {
-            let log = LogName { server: u64::MAX, process: 5 };
-            LogPosition { log, number, is_complete }
-        };
+        let log = LogName { server: u64::MAX, process: 5 };
+        let at = |number| LogPosition { log, number };
         let mut file = PeerPositions::new(folder.path());
         assert_eq!(file.read(&peers), [None, None]);
-        for both in [[at(7, false), at(0, true)], [at(8, true), at(1, false)]] {
+        for both in [[at(7), at(0)], [at(8), at(1)]] {
             file.write(peers.iter().copied().zip(both)).unwrap();
             assert_eq!(file.read(&peers), both.map(Some));
         }

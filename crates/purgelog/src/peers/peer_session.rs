@@ -192,7 +192,7 @@ impl PeerSession {
         let steps = match event {
             NetEvent::Dialled { peer, connection, outbox } => {
                 self.open.insert(connection, Open { peer, is_dialled: true, outbox });
-                let known = self.followed.connected(peer, connection, now);
+                let known = self.followed.connected(peer, connection);
                 let (from, to) = (self.peers.listen, self.peers.addresses[peer]);
                 vec![PeerStep::Send(connection, PeerMessage::Hello { from, to, known })]
             }
@@ -243,6 +243,10 @@ impl PeerSession {
             }
             Err(why) => {
                 self.states.turned_away(from.ip(), &why, since_boot_millis());
+                if to == self.peers.listen {
+                    // Without room it is closed all the same.
+                    let _ = outbox.try_send(PeerMessage::Refused);
+                }
                 Vec::new()
             }
         }
@@ -255,8 +259,13 @@ impl PeerSession {
         let (peer, is_dialled) = (*peer, *is_dialled);
         match message {
             message if is_dialled => {
-                if matches!(message, PeerMessage::Begin { .. }) {
-                    self.states.reached(peer, now);
+                match message {
+                    PeerMessage::Begin { .. } => self.states.reached(peer, now),
+                    PeerMessage::Refused => {
+                        let why = "it does not have this node in its `peers`".to_owned();
+                        self.states.unreached(peer, why, now);
+                    }
+                    _ => {}
                 }
                 self.followed.received(peer, connection, message, now)
             }
@@ -331,6 +340,12 @@ impl PeerSession {
                 "{address} of the purge log is not waited for any more: cached pages are served \
                  without it, and purges name it until it is back"
             ),
+            PeerRemark::Refused => tracing::error!(
+                "{address} of the purge log does not have this node, {}, in its `peers`, so its \
+                 purges do not wait for this one: no cached pages are served until it has; add it \
+                 there and restart that node",
+                self.peers.listen
+            ),
             // Without pages that is no news.
             PeerRemark::Dropped if self.is_empty(peer) => {}
             PeerRemark::Dropped => tracing::info!(
@@ -340,12 +355,9 @@ impl PeerSession {
         }
     }
 
-    /// The fronts have ended: peers that get the last purge need not drop their pages at the next
-    /// start.
+    /// The fronts have ended: peers get what was purged last.
     async fn leave(mut self, mut happened: mpsc::Receiver<NetEvent>) -> Result<(), String> {
         let until = Instant::now() + self.settings.timeout;
-        let steps = self.own.end();
-        self.carry_out(steps)?;
         while !self.own.is_delivered() {
             match timeout_at(until, happened.recv()).await {
                 Ok(Some(event)) => self.note(event)?,

@@ -1,7 +1,7 @@
 //! The process that passes purges to other nodes (crate `purgelog`): it is started while the server
 //! serves, and again with growing waits when it ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -19,6 +19,8 @@ use maitred_os::shared;
 use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
 use maitred_os::users::Identity;
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use crate::limits::Moment;
@@ -34,7 +36,7 @@ pub const PURGE_LOG_ROLE: &str = "purge-log";
 /// Most peers that the status shows.
 const MAX_PEERS: usize = 4;
 
-/// Most purges of which it is known that they are still to be sent.
+/// Most purges of which it is known that they are still to be sent, or confirmed.
 const MAX_UNSENT: usize = 8192;
 
 /// What the process needs of the rest of the server.
@@ -55,6 +57,20 @@ pub struct PurgeLogContext<'a> {
 /// The number of the purges of a previous program. No purge of this one has it.
 const OF_BEFORE: u64 = u64::MAX;
 
+/// What a program has to know of the one before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogBefore {
+    /// Purges were not sent to all nodes.
+    #[serde(rename = "purges_unsent", default)]
+    pub has_unsent: bool,
+    /// This start of the server, as peers know it: random; 0: not known, or they may lack purges.
+    #[serde(default)]
+    pub server_start: u64,
+    /// Until when fronts may serve cached pages, in milliseconds of the machine's clock.
+    #[serde(rename = "purge_lease", default)]
+    pub lease: u64,
+}
+
 /// The process that passes purges on.
 #[derive(Debug, Default)]
 pub struct PurgeLogManager {
@@ -70,6 +86,9 @@ pub struct PurgeLogManager {
     lease: u64,
     /// Purges that it sends later.
     unsent: BTreeSet<u64>,
+    /// Purges that it was sent and not all peers have confirmed, in that order: the last one of
+    /// them is confirmed when all are.
+    unconfirmed: VecDeque<u64>,
     /// There is no Redis that has what it was sent.
     has_peers: bool,
     /// This start of the server: random; 0: not chosen.
@@ -83,19 +102,19 @@ pub struct PurgeLogManager {
 impl PurgeLogManager {
     /// That of a server that a previous program has left running, perhaps with purges that were not
     /// sent.
-    pub fn resumed(has_unsent: bool, server_start: u64) -> PurgeLogManager {
+    pub fn resumed(before: PurgeLogBefore) -> PurgeLogManager {
+        let PurgeLogBefore { has_unsent, server_start, lease } = before;
         let unsent = has_unsent.then_some(OF_BEFORE).into_iter().collect();
-        PurgeLogManager { has_run: true, unsent, server_start, ..PurgeLogManager::default() }
+        PurgeLogManager { has_run: true, unsent, server_start, lease, ..PurgeLogManager::default() }
     }
 
-    /// This start of the server, as other nodes know it; 0: none does.
-    pub fn server_start(&self) -> u64 {
-        self.server_start
-    }
-
-    /// Whether there are purges that it sends later.
-    pub fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+    /// What the next program has to know. `has_unsent`: more purges were not sent.
+    pub fn handover(&self, has_unsent: bool) -> PurgeLogBefore {
+        PurgeLogBefore {
+            has_unsent: has_unsent || !self.unsent.is_empty(),
+            server_start: if self.unconfirmed.is_empty() { self.server_start } else { 0 },
+            lease: self.lease,
+        }
     }
 
     /// The process, if it can report.
@@ -123,8 +142,10 @@ impl PurgeLogManager {
             Some(peer) if !context.is_wanted && !self.is_leaving => peer.signal(Signal::SIGKILL),
             None if context.is_wanted && self.start_at <= context.now => {
                 self.has_peers = matches!(settings.place, Configured::Peers(_));
-                let server = ServerRun { is_cold: !self.has_run, start: self.choose_start() };
-                match start(settings, context, server) {
+                let is_cold = !self.has_run;
+                let started = self.choose_start();
+                let server = started.map(|start| ServerRun { is_cold, start });
+                match server.and_then(|server| start(settings, context, server)) {
                     Ok(peer) => {
                         self.peer = Some(peer);
                         self.has_run = true;
@@ -140,22 +161,48 @@ impl PurgeLogManager {
         }
     }
 
-    fn choose_start(&mut self) -> u64 {
+    /// The name of this start of the server for peers, which is another one where they may lack
+    /// purges of it: then they drop their pages.
+    fn choose_start(&mut self) -> Result<u64, String> {
         while self.server_start == 0 {
-            self.server_start = fastrand::Rng::new().u64(..);
+            let mut bytes = [0; 8];
+            getrandom(&mut bytes, GetRandomFlags::empty())
+                .map_err(|error| format!("the system has no random numbers: {error}"))?;
+            self.server_start = u64::from_ne_bytes(bytes);
         }
-        self.server_start
+        Ok(self.server_start)
+    }
+
+    /// The process is sent a purge.
+    fn sent(&mut self, number: u64) {
+        if self.has_peers {
+            if self.unconfirmed.len() >= MAX_UNSENT {
+                self.unconfirmed.pop_back();
+            }
+            self.unconfirmed.push_back(number);
+        }
+    }
+
+    /// All peers have a purge, and so those that were sent before it.
+    fn confirmed(&mut self, number: u64) {
+        self.unsent.remove(&number);
+        let Some(at) = self.unconfirmed.iter().position(|one| *one == number) else { return };
+        for number in self.unconfirmed.drain(..=at) {
+            self.unsent.remove(&number);
+        }
+        if self.unconfirmed.is_empty() {
+            self.unsent.clear();
+        }
     }
 
     /// What an earlier process has not sent is lost with it: everything is purged instead.
     fn resend_unsent(&mut self) {
-        let (Some(peer), Some(number)) = (&mut self.peer, self.unsent.last().copied()) else {
+        let Some(number) = self.unsent.last().copied().filter(|_| self.peer.is_some()) else {
             return;
         };
         // Until the process has reported it.
         self.unsent = BTreeSet::from([number]);
-        let order = PurgeOrder::everything();
-        peer.say(ToPurgeLog::Publish { number, order }, &[]);
+        self.say(vec![ToPurgeLog::Publish { number, order: PurgeOrder::everything() }]);
     }
 
     /// Whether it can be sent orders.
@@ -165,8 +212,13 @@ impl PurgeLogManager {
 
     /// Sends orders.
     pub fn say(&mut self, orders: Vec<ToPurgeLog>) {
-        if let Some(peer) = &mut self.peer {
-            orders.into_iter().for_each(|order| peer.say(order, &[]));
+        for order in orders {
+            if let ToPurgeLog::Publish { number, .. } = &order {
+                self.sent(*number);
+            }
+            if let Some(peer) = &mut self.peer {
+                peer.say(order, &[]);
+            }
         }
     }
 
@@ -215,7 +267,7 @@ impl PurgeLogManager {
                     PurgeReach::Everywhere | PurgeReach::Uncertain => false,
                 };
                 if !is_unsent {
-                    self.unsent.remove(number);
+                    self.confirmed(*number);
                 } else if self.unsent.len() < MAX_UNSENT {
                     self.unsent.insert(*number);
                 }
@@ -273,6 +325,10 @@ impl PurgeLogManager {
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
         self.peer = None;
         self.lost(since_boot_millis());
+        if !self.unconfirmed.is_empty() {
+            self.unconfirmed.clear();
+            self.server_start = 0;
+        }
         if is_wanted && !self.is_leaving {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);
@@ -367,6 +423,38 @@ mod tests {
         let mut manager = PurgeLogManager { state: Some(state), ..PurgeLogManager::default() };
         manager.lost(5000);
         manager.status(9000).unwrap()
+    }
+
+    #[test]
+    fn peers_know_a_process_by_another_name_after_one_with_purges_that_they_may_lack() {
+        let mut log = PurgeLogManager { has_peers: true, ..PurgeLogManager::default() };
+        let order = PurgeOrder::everything;
+        let publish = |numbers: std::ops::Range<u64>| {
+            numbers.map(|number| ToPurgeLog::Publish { number, order: order() }).collect()
+        };
+        let end = |log: &mut PurgeLogManager| {
+            log.process_ended(HowEnded::Exited(1), false, Moment::ZERO);
+        };
+        let start = log.choose_start().unwrap();
+        assert_ne!(start, 0);
+        log.say(publish(1..3));
+        assert_eq!(log.handover(false).server_start, 0);
+        log.unsent.extend([1, 2]);
+        log.confirmed(2);
+        let before = log.handover(false);
+        assert_eq!((before.server_start, before.has_unsent), (start, false));
+        end(&mut log);
+        assert_eq!(log.choose_start(), Ok(start));
+        log.say(publish(3..20_000));
+        assert!(log.unconfirmed.len() <= MAX_UNSENT);
+        log.confirmed(19_998);
+        assert_ne!(log.handover(false).server_start, start);
+        log.confirmed(19_999);
+        assert_eq!(log.handover(false).server_start, start);
+        log.say(publish(20_000..20_001));
+        end(&mut log);
+        assert!(log.choose_start().is_ok_and(|now| now != start));
+        assert_eq!(log.choose_start(), Ok(log.server_start));
     }
 
     #[test]

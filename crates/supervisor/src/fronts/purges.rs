@@ -2,6 +2,7 @@
 //! requests. During an upgrade there are several, and each is notified of what another one has
 //! dropped before that counts as done.
 
+use maitred_config::{PurgeLog, PurgeLogPlace};
 use maitred_control::ToFront;
 use maitred_control::admin::Reply;
 use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
@@ -118,8 +119,7 @@ impl PendingPurge {
     /// Why other nodes may still serve the pages, in one clause.
     fn complaint(&self) -> Option<String> {
         match &self.nodes {
-            OtherNodes::NotAwaited => None,
-            OtherNodes::Awaited => PurgeReach::Queued.complaint(),
+            OtherNodes::NotAwaited | OtherNodes::Awaited => None,
             OtherNodes::Reported(reach) => reach.complaint(),
         }
     }
@@ -145,6 +145,8 @@ pub struct PurgeCoordinator {
     outcomes: Vec<(u64, Reply)>,
     /// There is a purge log.
     has_log: bool,
+    /// The other nodes, if there is no Redis.
+    peers: Vec<String>,
     log_runs: bool,
     /// For the process that passes purges on.
     for_log: Vec<ToPurgeLog>,
@@ -153,9 +155,23 @@ pub struct PurgeCoordinator {
 }
 
 impl PurgeCoordinator {
-    /// One without purges; `has_log`: there are other nodes.
-    pub fn new(has_log: bool) -> PurgeCoordinator {
-        PurgeCoordinator { has_log, ..PurgeCoordinator::default() }
+    /// One without purges.
+    pub fn new(log: Option<&PurgeLog>) -> PurgeCoordinator {
+        let peers = match log.map(|log| &log.place) {
+            Some(PurgeLogPlace::Peers(peers)) => {
+                peers.addresses.iter().map(ToString::to_string).collect()
+            }
+            Some(PurgeLogPlace::Redis { .. }) | None => Vec::new(),
+        };
+        PurgeCoordinator { has_log: log.is_some(), peers, ..PurgeCoordinator::default() }
+    }
+
+    /// What has become of a purge of which the log has reported nothing.
+    fn not_reported(&self) -> PurgeReach {
+        match self.peers.is_empty() {
+            true => PurgeReach::Queued,
+            false => PurgeReach::Missing(self.peers.clone()),
+        }
     }
 
     fn begin(
@@ -237,10 +253,11 @@ impl PurgeCoordinator {
             }
         };
         self.for_log.push(ToPurgeLog::Publish { number, order });
+        let not_reported = self.not_reported();
         if let Some(one) = self.pending.iter_mut().find(|one| one.mark == number && is_awaited) {
             one.nodes = match self.log_runs {
                 true => OtherNodes::Awaited,
-                false => OtherNodes::Reported(PurgeReach::Queued),
+                false => OtherNodes::Reported(not_reported),
             };
         }
     }
@@ -392,7 +409,10 @@ impl PurgeCoordinator {
         let (over, pending): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|one| one.is_over(now));
         self.pending = pending;
-        for one in over {
+        for mut one in over {
+            if one.nodes == OtherNodes::Awaited {
+                one.nodes = OtherNodes::Reported(self.not_reported());
+            }
             match one.requester {
                 PurgeRequester::Upgrade => {}
                 PurgeRequester::Front(line, mark) => {
@@ -485,6 +505,12 @@ mod tests {
         purges.publish(1, order(), true);
         purges.pending[0].done_by(1, done("x"));
         assert!(purges.pending[0].is_over(NOW));
+        let complaint = purges.pending[0].complaint();
+        assert!(complaint.is_some_and(|why| why.contains("the purge log cannot be reached")));
+        purges.peers = vec!["10.0.0.2:7700".to_owned()];
+        purges.publish(1, order(), true);
+        let complaint = purges.pending[0].complaint();
+        assert_eq!(complaint.as_deref(), Some("not confirmed by 10.0.0.2:7700"));
         (0..5000).for_each(|number| purges.publish(number, order(), false));
         assert!(purges.take_for_log().len() <= MAX_PENDING);
     }

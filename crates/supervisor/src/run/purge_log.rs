@@ -22,6 +22,8 @@ impl Supervisor {
         let now = self.now();
         let are_fronts_gone = !self.phase.wants_front() && self.fronts.iter().next().is_none();
         if are_fronts_gone {
+            // What their last requests have purged.
+            self.pass_purge_log_orders();
             self.purge_log.leave();
         }
         let is_ending = self.phase.is_ending();
@@ -35,6 +37,10 @@ impl Supervisor {
             now,
         });
         self.purges.set_log_runs(self.purge_log.is_running());
+        self.pass_purge_log_orders();
+    }
+
+    fn pass_purge_log_orders(&mut self) {
         if self.purge_log.is_running() {
             let mut orders = self.purges.take_for_log();
             orders.extend(self.jobs.take_claims());

@@ -1,6 +1,6 @@
 //! The secret of nodes that pass purges on without Redis, and the key that is derived from it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use maitred_config::{Config, PurgeLogPlace, Section};
@@ -36,19 +36,43 @@ pub fn mistake(config: &Config) -> Option<Error> {
     Some(Error::Setting { section: Section::Server, setting: "purge_log", said })
 }
 
-/// A warning about the file, if every user may read or write it.
+/// A warning about the file, if users may read or write it who are neither root nor this one.
 pub fn note(config: &Config) -> Option<String> {
     let path = secret_file(config)?;
-    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let file = std::fs::metadata(path).ok()?;
+    note_of(
+        path,
+        Rights { mode: file.mode(), owner: file.uid() },
+        rustix::process::geteuid().as_raw(),
+    )
+}
+
+/// Who may use a file.
+struct Rights {
+    mode: u32,
+    owner: u32,
+}
+
+fn note_of(path: &Path, rights: Rights, this_user: u32) -> Option<String> {
+    let Rights { mode, owner } = rights;
     let path = path.display();
-    (mode & OTHERS != 0).then(|| {
-        format!("every user may use {path}, the secret of all nodes: run `chmod 600 {path}`")
+    if mode & OTHERS != 0 {
+        let note =
+            format!("every user may use {path}, the secret of all nodes: run `chmod 600 {path}`");
+        return Some(note);
+    }
+    (owner != 0 && owner != this_user).then(|| {
+        format!(
+            "{path}, the secret of all nodes, belongs to the user {owner}, who may replace it: \
+             run `chown root {path}`"
+        )
     })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use maitred_config::{Peers, PurgeLog};
@@ -74,6 +98,10 @@ mod tests {
         for (mode, is_warned) in [(0o600, false), (0o640, false), (0o644, true)] {
             set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
             assert_eq!(note(&config).is_some(), is_warned, "{mode:o}");
+        }
+        for (owner, user, is_warned) in [(0, 33, false), (33, 33, false), (33, 0, true)] {
+            let note = note_of(file.path(), Rights { mode: 0o100_600, owner }, user);
+            assert_eq!(note.is_some(), is_warned, "{owner} {user}");
         }
     }
 }

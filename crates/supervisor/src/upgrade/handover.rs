@@ -16,6 +16,7 @@ use maitred_os::{shared, spawn};
 use serde::{Deserialize, Serialize};
 
 use crate::fronts::cookies::CookieNames;
+use crate::fronts::purge_log::PurgeLogBefore;
 use crate::fronts::{DrainingFront, Front, Fronts};
 use crate::jobs::{JobState, Jobs};
 use crate::limits::Moment;
@@ -78,12 +79,9 @@ pub struct HandoverState {
     /// The memory of applications' counters.
     #[serde(default)]
     applications: Vec<LeftMemory<RawFd>>,
-    /// Other nodes were not sent all purges.
-    #[serde(default)]
-    pub purges_unsent: bool,
-    /// The start of this server, as other nodes know it; 0: not known.
-    #[serde(default)]
-    pub server_start: u64,
+    /// Purges between nodes.
+    #[serde(flatten)]
+    pub purge_log: PurgeLogBefore,
 }
 
 /// A process with a channel.
@@ -204,10 +202,8 @@ pub struct Running<'a> {
     pub scoreboards: &'a Scoreboards,
     /// Commands and schedules.
     pub jobs: &'a Jobs,
-    /// Other nodes were not sent all purges.
-    pub purges_unsent: bool,
-    /// The start of this server, as other nodes know it; 0: not known.
-    pub server_start: u64,
+    /// Purges between nodes.
+    pub purge_log: PurgeLogBefore,
     /// What systemd knows.
     pub systemd: SystemdState,
     /// A reload waits for the upgrade.
@@ -251,8 +247,7 @@ impl HandoverState {
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
             applications: running.scoreboards.applications.descriptors(),
-            purges_unsent: running.purges_unsent,
-            server_start: running.server_start,
+            purge_log: running.purge_log,
         }
     }
 

@@ -160,9 +160,14 @@ fn peers(record: &Record<'_>, addresses: &Value<'_>) -> Result<Peers, BadValue> 
     Ok(Peers { listen, addresses: addresses_read, secret_file })
 }
 
-/// An address that another machine can reach: neither all of this one nor any port.
+/// An address that another machine can reach: neither all of this one nor any port, nor one of a
+/// link, which is another one by its interface.
 fn address(text: &str) -> Option<SocketAddr> {
     let address: SocketAddr = text.parse().ok()?;
-    let is_one = !address.ip().is_unspecified() && !address.ip().is_multicast();
+    let is_of_link = match &address {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(v6) => v6.scope_id() != 0 || v6.ip().is_unicast_link_local(),
+    };
+    let is_one = !address.ip().is_unspecified() && !address.ip().is_multicast() && !is_of_link;
     (is_one && address.port() > 0).then_some(address)
 }
