@@ -192,7 +192,7 @@ mod tests {
         for change in changes {
             fs::create_dir_all(root.path().join("app/src")).unwrap();
             write("app/src/A.php");
-            let watch = FileWatch::new(&[file.clone()]).unwrap();
+            let watch = FileWatch::new(std::slice::from_ref(&file)).unwrap();
             write("app/src/B.php");
             assert_eq!(watch.changed(), None);
             change();
