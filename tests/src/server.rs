@@ -492,7 +492,10 @@ impl Server {
         };
         let gone = wait::poll(REMAINS_DEADLINE, || left().is_empty().then_some(()));
         assert!(gone.is_some(), "processes outlived the supervisor: {:#?}", left());
-        assert!(!ports::is_listening(self.address), "a process still listens on {}", self.address);
+        // A process that was killed is a zombie before the kernel has closed what its threads had.
+        let closed =
+            wait::poll(REMAINS_DEADLINE, || (!ports::is_listening(self.address)).then_some(()));
+        assert!(closed.is_some(), "a process still listens on {}", self.address);
         let spooled: Vec<_> = fs::read_dir(&self.spool).into_iter().flatten().flatten().collect();
         assert!(spooled.is_empty(), "files are left in the spool folder: {spooled:?}");
     }
