@@ -128,7 +128,7 @@ mod tests {
             ..NodeFigures::default()
         };
         let read = NodeFigures::read(&hostile.text()).unwrap();
-        assert_eq!((read.version.as_str(), read.url), ("?b???2J?b???2J?b???2", None));
+        assert_eq!((read.version.as_str(), read.url), ("?b??[2J?b??[2J?b??[2", None));
         assert_eq!(read.reason.map(|reason| reason.chars().count()), Some(MAX_REASON_CHARS));
         assert_eq!(read.requests, MAX_FIGURE);
         for wrong in ["", "{\"requests\":-1}", "{\"ready\":\"yes\"}", "{", "1e400"] {

@@ -346,8 +346,9 @@ mod tests {
         let board = boards.seat(0).unwrap();
         let mut meter = Meter::new(&OwnProc::open().unwrap());
         meter.show(board);
-        assert_eq!(board.program_most.load(Relaxed), 0);
         let bytes: u64 = 100 << 20;
+        // Other tests of this process start programs as well.
+        assert!(board.program_most.load(Relaxed) < bytes);
         let runs = format!("head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :");
         for script in [&runs, "true"] {
             let ended = std::process::Command::new("sh").args(["-c", script]).status();

@@ -144,13 +144,15 @@ impl FollowedLogs {
             return steps;
         };
         if message == PeerMessage::Refused && one.log.is_none() {
-            if !std::mem::replace(&mut one.is_refused, true) {
-                steps.push(PeerStep::Say(peer, PeerRemark::Refused));
-            }
             // It begins when this node is in its list.
             one.connection = None;
+            if !std::mem::replace(&mut one.is_refused, true) {
+                steps.push(PeerStep::Say(peer, PeerRemark::Refused));
+                // Also that of an earlier process, of which this one has said nothing.
+                self.lease_said = 0;
+                steps.push(PeerStep::Lease(0));
+            }
             steps.push(PeerStep::Close(connection));
-            self.keep_lease(now, &mut steps);
             return steps;
         }
         let taken = one.take(message, mark);
@@ -227,7 +229,7 @@ impl FollowedLogs {
         self.keep_pings(now, &mut steps);
         for (peer, one) in self.peers.iter_mut().enumerate() {
             let until = one.heard.saturating_add(self.lease - self.lease / 4);
-            if !one.is_given_up && until <= now {
+            if !one.is_given_up && !one.is_refused && until <= now {
                 one.is_given_up = true;
                 steps.push(PeerStep::Say(peer, PeerRemark::GivenUp));
             }
@@ -459,8 +461,12 @@ mod tests {
         };
         let said = PeerStep::Say(0, PeerRemark::Refused);
         let steps = refused(&mut logs, 6, 2000);
-        assert_eq!(steps, [said, PeerStep::Close(6), PeerStep::Lease(0)]);
+        assert_eq!(steps, [said, PeerStep::Lease(0), PeerStep::Close(6)]);
         assert_eq!(refused(&mut logs, 7, 3000), [PeerStep::Close(7)], "it is said once");
+        // A process that has said nothing of a lease ends that of the one before.
+        let settings = FollowSettings { lease: LEASE, positions: vec![None] };
+        let steps = refused(&mut FollowedLogs::new(settings, 0), 1, 10);
+        assert!(steps.contains(&PeerStep::Lease(0)), "{steps:?}");
         let later = (3000..60_000).step_by(500).flat_map(|now| logs.tick(now));
         assert!(!later.into_iter().any(|step| matches!(step, PeerStep::Lease(_))));
         logs.connected(0, 8);

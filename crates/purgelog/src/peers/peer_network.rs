@@ -74,6 +74,8 @@ pub enum NetEvent {
     Accepted {
         /// The number of the connection.
         connection: u64,
+        /// Where it comes from.
+        source: IpAddr,
         /// The first message.
         hello: PeerMessage,
         /// What it sends.
@@ -195,7 +197,7 @@ impl PeerNetwork {
         };
         let (outbox, messages) = mpsc::channel(OUTBOX);
         let connection = self.number();
-        let accepted = NetEvent::Accepted { connection, hello, outbox };
+        let accepted = NetEvent::Accepted { connection, source: from, hello, outbox };
         if self.events.send(accepted).await.is_ok() {
             let talk = Talk { connection, messages, bytes };
             self.converse(stream, talk).await;

@@ -1,7 +1,7 @@
 //! What carries the decisions of both logs out: it waits for orders, for peers and for the clock.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,8 +196,8 @@ impl PeerSession {
                 let (from, to) = (self.peers.listen, self.peers.addresses[peer]);
                 vec![PeerStep::Send(connection, PeerMessage::Hello { from, to, known })]
             }
-            NetEvent::Accepted { connection, hello, outbox } => {
-                self.accepted(connection, hello, outbox)
+            NetEvent::Accepted { connection, source, hello, outbox } => {
+                self.accepted(connection, source, hello, outbox)
             }
             NetEvent::Message { connection, message } => self.received(connection, message, now),
             NetEvent::Over { connection, why } => {
@@ -229,9 +229,18 @@ impl PeerSession {
     }
 
     /// A node follows this one's log, if it is a peer that means this one.
-    fn accepted(&mut self, connection: u64, hello: PeerMessage, outbox: Outbox) -> Vec<PeerStep> {
+    fn accepted(
+        &mut self,
+        connection: u64,
+        source: IpAddr,
+        hello: PeerMessage,
+        outbox: Outbox,
+    ) -> Vec<PeerStep> {
         let PeerMessage::Hello { from, to, known } = hello else { return Vec::new() };
-        match follower(&self.peers, from, to) {
+        // A copy of a node, with its configuration, is not that node.
+        let elsewhere = (source != from.ip())
+            .then(|| format!("it connects from {source}, and its `listen` is {from}"));
+        match elsewhere.map_or_else(|| follower(&self.peers, from, to), Err) {
             Ok(peer) => {
                 self.open.insert(connection, Open { peer, is_dialled: false, outbox });
                 if let Some(present) = self.present.get(peer)

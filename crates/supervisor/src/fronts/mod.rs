@@ -180,6 +180,19 @@ impl Fronts {
         self.iter().map(|(line, _)| line).collect()
     }
 
+    /// The line of the current front while its process is to be started and no front of a replaced
+    /// program has the pages on disk.
+    pub fn awaited_line(&self) -> Option<u32> {
+        (self.current.peer.is_none() && self.replaced.is_none()).then_some(self.current.line)
+    }
+
+    /// The lines of the fronts that have to carry out a purge: all that run, and one that is to be
+    /// started, which reads the pages on disk.
+    pub fn lines_to_purge(&self) -> Vec<u32> {
+        let awaited = self.awaited_line();
+        self.iter().map(|(line, _)| line).chain(awaited).collect()
+    }
+
     /// The line of the front with this process id.
     pub fn line_of(&self, pid: i32) -> Option<u32> {
         let mut all = self.iter();

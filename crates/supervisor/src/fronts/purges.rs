@@ -27,6 +27,17 @@ enum PurgeRequester {
     Node(u32, u64),
 }
 
+/// What comes after a front that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextFront {
+    /// Another one of its line, which reads the pages on disk.
+    Comes,
+    /// Another one of its line, or that of the program that is being replaced goes on.
+    MayCome,
+    /// None.
+    None,
+}
+
 /// A front's report of dropped pages.
 #[derive(Debug)]
 pub struct PagesDropped {
@@ -83,14 +94,18 @@ impl PendingPurge {
         }
     }
 
-    /// The front of a line has ended; `another_comes` for that line.
-    fn lost(&mut self, line: u32, another_comes: bool) {
-        let before = self.missing.len();
-        self.missing.retain(|missing| *missing != line);
-        if self.missing.len() == before {
+    /// The front of a line has ended.
+    fn lost(&mut self, line: u32, next: NextFront) {
+        if !self.missing.contains(&line) {
             return;
         }
-        if another_comes && self.requester != PurgeRequester::Upgrade {
+        let is_for_next = self.requester != PurgeRequester::Upgrade;
+        if next == NextFront::Comes && is_for_next {
+            self.outcome = None;
+            return;
+        }
+        self.missing.retain(|missing| *missing != line);
+        if next == NextFront::MayCome && is_for_next {
             self.outcome = None;
         } else if !self.requester.wants_a_front() && self.missing.is_empty() {
             self.outcome.get_or_insert((0, Ok(Vec::new())));
@@ -233,7 +248,7 @@ impl PurgeCoordinator {
         if self.pending.len() >= MAX_PENDING {
             return Err("too many purges are on their way; try again in a moment".to_owned());
         }
-        let lines = fronts.lines();
+        let lines = fronts.lines_to_purge();
         let order = PurgeOrder::Asked(request);
         let mark = self.order(order.clone(), PurgeRequester::Command, lines, fronts, now);
         self.publish(mark, order, true);
@@ -299,7 +314,7 @@ impl PurgeCoordinator {
             other => other,
         };
         let requester = PurgeRequester::Node(self.log_process, mark);
-        let lines = fronts.lines();
+        let lines = fronts.lines_to_purge();
         self.order(order, requester, lines, fronts, now);
     }
 
@@ -323,7 +338,7 @@ impl PurgeCoordinator {
     /// A front has dropped pages: the others drop them, too.
     pub fn dropped(&mut self, report: PagesDropped, fronts: &mut Fronts, now: Moment) {
         let PagesDropped { line, mark, dropped, awaits_nodes } = report;
-        let mut others = fronts.lines();
+        let mut others = fronts.lines_to_purge();
         others.retain(|other| *other != line);
         let order = PurgeOrder::Dropped(dropped);
         let requester = PurgeRequester::Front(line, mark);
@@ -373,7 +388,9 @@ impl PurgeCoordinator {
         }
         for pending in &mut self.pending {
             if pending.requester != PurgeRequester::Upgrade {
-                pending.missing.push(line);
+                if !pending.missing.contains(&line) {
+                    pending.missing.push(line);
+                }
                 let (order, mark) = (pending.order.clone(), pending.mark);
                 orders.push(ToFront::Purge { order, mark });
             }
@@ -393,9 +410,13 @@ impl PurgeCoordinator {
     /// of its line, which gets the purges that this one may not have carried out. `is_alone`: no
     /// upgrade is going on, so a single front need not report what it drops.
     pub fn front_ended(&mut self, line: u32, is_alone: bool, fronts: &mut Fronts, now: Moment) {
-        let another_starts = line == fronts.line();
+        let next = match line == fronts.line() {
+            true if fronts.awaited_line() == Some(line) => NextFront::Comes,
+            true => NextFront::MayCome,
+            false => NextFront::None,
+        };
         for pending in &mut self.pending {
-            pending.lost(line, another_starts);
+            pending.lost(line, next);
         }
         self.finish(fronts, now);
         if is_alone && fronts.iter().count() == 1 {
@@ -473,14 +494,25 @@ mod tests {
         let mut purges = begun(PurgeRequester::Command, &[1, 2]);
         let one = &mut purges.pending[0];
         one.done_by(1, done("old"));
-        one.lost(2, true);
+        one.lost(2, NextFront::Comes);
         assert!(!one.is_over(NOW));
-        one.missing.push(2);
         one.done_by(2, done("new"));
+        assert!(one.is_over(NOW));
+        // Of a front that drains, which has left the folder, the word is not enough.
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
+        let one = &mut purges.pending[0];
+        one.lost(2, NextFront::Comes);
+        one.done_by(1, done("old"));
+        assert!(!one.is_over(NOW));
+        // That of the program that is being replaced has the folder.
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
+        let one = &mut purges.pending[0];
+        one.lost(2, NextFront::MayCome);
+        one.done_by(1, done("old"));
         assert!(one.is_over(NOW));
         let mut purges = begun(PurgeRequester::Front(2, 7), &[1]);
         let one = &mut purges.pending[0];
-        one.lost(1, false);
+        one.lost(1, NextFront::None);
         assert!(one.is_over(NOW));
     }
 
