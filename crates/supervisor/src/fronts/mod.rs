@@ -189,8 +189,9 @@ impl Fronts {
     /// The lines of the fronts that have to carry out a purge: all that run, and one that is to be
     /// started, which reads the pages on disk.
     pub fn lines_to_purge(&self) -> Vec<u32> {
-        let awaited = self.awaited_line();
-        self.iter().map(|(line, _)| line).chain(awaited).collect()
+        let mut lines = self.lines();
+        lines.extend(self.awaited_line());
+        lines
     }
 
     /// The line of the front with this process id.
