@@ -161,12 +161,12 @@ def htaccess():
 
 def booted_hello():
     """hello through frankenphp_handle_request, beside hello.php."""
-    bar = Bar(peers.ClassicMaitred, 0.8)
+    bar = Bar(peers.ClassicMaitred, 0.7)
     return both("hello in worker mode", "/hello.php", HELLO, True, [bar], [bar])
 
 
 BOOTED_PAGE = "/goods/7"
-BOOTED_BARS = {"worker": 0.25, "snapshot": 0.6, "rewind": 0.6}
+BOOTED_BARS = {"worker": 0.2, "snapshot": 0.6, "rewind": 0.35}
 # Ways of a worker script: how often a copy serves. Only 100 requests are to make up for its birth.
 SERVES = {"serves1": 6.0, "serves10": 1.0, "serves100": 0.6}
 
@@ -257,6 +257,8 @@ CRASH_RATE_RATIO = 0.8  # of the healthy pages of a pool, to those before,
 CRASH_P99_RATIO = 2
 DASHBOARD_PERCENT = 2  # of a core, for an open dashboard at 10,000 requests/s with 100 pools
 DASHBOARD_KB = 30  # a second, of its events
+# Of the CPU per request, to that without traces, by the share that is sampled.
+TRACES_SOME_RATIO, TRACES_ALL_RATIO = 1.02, 1.3
 BESIDE_P99_RATIO = 1.15  # of requests beside consumers that never wait, to those without
 STALLED_MB = 128  # the front's memory beside clients that do not read,
 STALLED_MORE_MB = 20  # and a minute after they have left

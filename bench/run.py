@@ -45,6 +45,7 @@ import sizing
 import small
 import standing
 import throughput
+import tracing
 import turnover
 import wordpress
 
@@ -58,7 +59,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
             **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS, **beside.MEASUREMENTS,
-            **dashboard.MEASUREMENTS}
+            **dashboard.MEASUREMENTS, **tracing.MEASUREMENTS}
 PACKAGED_WAYS = ("classic", "preload", "jit")
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
