@@ -98,7 +98,7 @@ def measure(bench):
     return report.Section(TITLE, text, columns, lines, [
         outcome(samples, spans, way, bar)
         for way, bar in ((SOME, rows.TRACES_SOME_RATIO), (ALL, rows.TRACES_ALL_RATIO))
-    ], report.samples_as_json(samples))
+    ], report.samples_as_json({(way, PAGE.path): each for way, each in samples.items()}))
 
 
 def outcome(samples, spans, way, bar):

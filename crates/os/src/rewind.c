@@ -382,7 +382,7 @@ static const char *unfit(struct rewind *rewind)
 		return why;
 	}
 	/* Always: a thread may run on memory that was there before. */
-	if (maitred_rewind_threads(rewind->files.status, rewind->text) != 1) {
+	if (!maitred_rewind_is_alone(rewind->files.status, rewind->text)) {
 		return "it has threads";
 	}
 	if (!maitred_rewind_sizes(rewind->files.statm, &sizes)) {

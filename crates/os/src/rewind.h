@@ -133,6 +133,6 @@ const char *maitred_rewind_put_back(struct outside *outside);
 bool maitred_rewind_is_wiped(const struct image *image, uintptr_t page);
 ssize_t maitred_rewind_mappings(int file, char *text, struct mapping *mappings);
 bool maitred_rewind_sizes(int file, struct sizes *sizes);
-int maitred_rewind_threads(int file, char *text);
+bool maitred_rewind_is_alone(int status, char *text);
 
 #endif

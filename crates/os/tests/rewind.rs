@@ -82,6 +82,10 @@ fn main() {
         collapsed(&proc, image, huge)
     });
     forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| grown(&proc, image, kept));
+    forked("a_filter_that_refuses_unshare_hides_no_thread", &|| {
+        refuse_unshare();
+        grown(&proc, image, kept)
+    });
     forked("who_has_too_much_open_does_not_go_back", &|| with_much_open(&proc, image));
 }
 
@@ -126,6 +130,33 @@ fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
     }
     eprintln!("turn {turn}: {why}");
     2
+}
+
+/// As container engines do for processes without `CAP_SYS_ADMIN`.
+fn refuse_unshare() {
+    let (load, equals, result) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: 0,
+        jf,
+        k,
+    };
+    let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+    let program = [
+        step(load, 0, 0), // The number of the call.
+        step(equals, 1, u32::try_from(libc::SYS_unshare).unwrap()),
+        step(result, 0, refused),
+        step(result, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: it takes numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    maitred_os::seccomp::install(&program).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_THREAD) }, -1);
 }
 
 extern "C" fn waits(_: *mut libc::c_void) -> libc::c_int {
