@@ -30,7 +30,8 @@ CACHED_MINUTES = 30
 WARM = 'warm_requests = ["/goods/1"]'
 JIT = (("opcache.jit", "tracing"), ("opcache.jit_buffer_size", "64M"))
 WAYS = {
-    "worker": ("in worker mode", "worker", "worker", ""),
+    # As many requests for a worker as php-fpm serves: without a limit.
+    "worker": ("in worker mode", "worker", "worker", 'env = { FRANKENPHP_LOOP_MAX = "0" }'),
     "snapshot": ("in snapshot mode", "snapshot", "snapshot", WARM),
     "rewind": (
         "in snapshot mode, going back", "snapshot", "snapshot", WARM + "\nrewinds_per_child = 10000"
