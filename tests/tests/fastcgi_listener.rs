@@ -354,6 +354,20 @@ fn a_worker_that_dies_is_a_502_in_words_and_half_an_answer_is_no_whole_one() {
 }
 
 #[test]
+fn a_path_of_the_web_server_adds_no_line_to_the_log() {
+    let site = Site::new("");
+    let mark = site.daemon.log().mark();
+    let mut all = site.params("/die.php/x", &[]);
+    let (_, script) = all.iter_mut().find(|(name, _)| name == "SCRIPT_FILENAME").expect("a script");
+    script.push_str("\nforged \x1b[2J");
+    let mut wire = site.connect();
+    assert!(wire.ask(1, &all, b"").stdout.starts_with("Status: 502 "));
+    let logged = |line: &str| line.contains("forged");
+    let line = site.daemon.log().find_since(mark, wait::DEADLINE, logged).expect("it is logged");
+    assert!(line.contains("die.php") && !line.contains('\x1b'), "{line:?}");
+}
+
+#[test]
 fn a_request_is_not_run_again_when_the_web_server_may_have_half_a_record() {
     let site = Site::new("");
     let mark = site.daemon.log().mark();

@@ -240,6 +240,34 @@ fn errors_have_pages_of_the_sites_own() {
 }
 
 #[test]
+fn an_error_page_whose_script_sends_another_status_has_the_framing_of_its_own() {
+    let root = site();
+    write_file(root.path(), "empty.php", b"<?php http_response_code(204);");
+    let server = serve(&root, &["error_pages = { 404 = \"/empty.php\" }"]);
+    let mut connection = Connection::open(server.address());
+    for _ in 0..2 {
+        let lost = connection.ask(&Request::get("/nothing")).expect("a response");
+        let length = lost.header("Content-Length");
+        assert_eq!((lost.status, length, lost.body.len()), (404, Some("0"), 0));
+    }
+}
+
+#[test]
+fn what_follows_a_request_for_a_missing_classic_pool_is_the_next_request() {
+    let root = site();
+    write_file(root.path(), "classic.php", b"<?php header('X-Accel-Redirect: @classic');");
+    let server = serve(&root, &[]);
+    let mut connection = Connection::open(server.address());
+    let mut bytes = Request::post("/classic.php", "text/plain", &[b'x'; 40]).to_bytes();
+    for _ in 0..2 {
+        bytes.extend(Request::get("/style.css").to_bytes());
+    }
+    connection.send(&bytes).expect("it is sent");
+    let status = |connection: &mut Connection| connection.read_response(false).unwrap().status;
+    assert_eq!([(); 3].map(|()| status(&mut connection)), [502, 200, 200]);
+}
+
+#[test]
 fn a_folder_is_listed_where_that_is_asked_for_without_what_is_hidden() {
     let root = site();
     for (name, text) in [("files/b.txt", "b"), ("files/a<b>.txt", "a"), ("files/.secret", "")] {
@@ -273,9 +301,19 @@ fn an_alias_is_a_folder_beside_the_root_with_its_scripts() {
     );
     let redirected = http::get(server.address(), "/manual?a=b");
     assert_eq!(redirected.header("Location"), Some("/manual/?a=b"));
-    for target in ["/manual/.env", "/manual/nothing", "/manual/../manual/%2eenv", "/manualx"] {
+    for target in [
+        "/manual/.env",
+        "/manual/nothing",
+        "/manual/../manual/%2eenv",
+        "/manualx",
+        // A proxy with a rule for /manual/ does not see that these are below it.
+        "/manual%2Fpage.html",
+        "/manual%2Frun.php",
+    ] {
         assert_eq!(http::get(server.address(), target).status, 404, "{target}");
     }
+    let seen = http::get(server.address(), "/manual/run.php/a%2Fb/.c").json();
+    assert_eq!(seen["PATH_INFO"], "/a/b/.c");
 }
 
 #[test]

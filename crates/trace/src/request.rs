@@ -40,6 +40,8 @@ impl RequestTrace {
         let trace_id = parent.map_or_else(TraceId::random, |parent| parent.trace_id);
         let is_sampled = match parent.filter(|_| sampling.follows_parent) {
             Some(parent) => parent.is_sampled,
+            // A caller that does not decide has no influence by its choice of the id either.
+            None if parent.is_some() => TraceId::random().is_within(sampling.thousandths),
             None => trace_id.is_within(sampling.thousandths),
         };
         RequestTrace {
@@ -99,6 +101,13 @@ mod tests {
         assert!(!of(0, false, &[("traceparent", PARENT)]).is_sampled);
         let unsampled = PARENT.replace("-01", "-00");
         assert!(of(1000, false, &[("traceparent", &unsampled)]).is_sampled);
+    }
+
+    #[test]
+    fn a_caller_without_trust_does_not_select_its_traces_by_their_ids() {
+        let lowest = "00-00000000000000010000000000000000-0000000000000001-00";
+        let sampled = (0..2000).filter(|_| of(1, false, &[("traceparent", lowest)]).is_sampled);
+        assert!(sampled.count() < 200);
     }
 
     #[test]

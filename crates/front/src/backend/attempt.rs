@@ -15,6 +15,7 @@ use crate::backend::error::Failure;
 use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::http::client::Client;
+use crate::logging::script_messages::printable;
 
 /// Longest `Retry-After`, in seconds: the load after that is unknown.
 const MAX_RETRY_AFTER: u64 = 30;
@@ -78,10 +79,11 @@ fn log_failure(run: &Run<'_>, outcome: RequestOutcome, detail: &str, took: Durat
         let (script, method, target) = (run.script, run.method, run.target);
         let (status, why, bytes) = (outcome.status(), outcome.sentence(), run.body.len());
         let (seconds, suffix) = (took.as_secs_f64(), run.log_suffix());
-        format!(
+        // A web server in front sends decoded paths, which may have line ends and escapes in them.
+        printable(&format!(
             "{script}: {status} after {seconds:.3} s: {why}{detail} \
              ({method} {target}, {bytes} bytes){suffix}"
-        )
+        ))
     };
     match outcome.log_level() {
         LogLevel::Silent => {}

@@ -67,7 +67,7 @@ pub async fn serve<C: HttpClient>(
     let after = error_page.map_or(After::Keep, |page| page.after);
     let Some(named) = Named::by(said) else {
         let response = TextResponse::new(502, "The script's response is not valid.");
-        return cx.refuse(response).await;
+        return cx.respond(response, after).await;
     };
     let entry = match context.site.sendfile.find(named) {
         Ok(entry) => entry,

@@ -185,6 +185,11 @@ async fn events<C: HttpClient>(
         let why = "Events are for GET.";
         return cx.refuse(TextResponse::new(405, why)).await;
     }
+    // The page of another site cannot read the events, but could occupy all streams.
+    let from = cx.head.header("sec-fetch-site").unwrap_or(b"none");
+    if !matches!(from, b"same-origin" | b"none") {
+        return cx.refuse(TextResponse::new(403, "Events are for the dashboard's own page.")).await;
+    }
     let Some(_open) = OpenDashboard::another(view) else {
         let why = "There are as many open dashboards as there may be.";
         return cx.refuse(TextResponse::new(503, why)).await;

@@ -30,7 +30,9 @@ pub async fn serve<C: HttpClient>(
     let Some(backend) = context.site.classic_backend() else {
         let why = "it leaves the request to the classic pool, and its site has no `classic_pool`";
         context.backend.log(&format_args!("{name}: 502: {why}"));
-        return cx.refuse(TextResponse::new(502, "The script's response is not valid.")).await;
+        let response = TextResponse::new(502, "The script's response is not valid.");
+        // The request's body has been read: what follows is the next request.
+        return cx.respond(response, script::after(true, context)).await;
     };
     let context = RequestContext { backend, ..context.clone() };
     let Ok(encoded) = caller.encode(&context, script, body, None) else {

@@ -141,7 +141,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let lasts = error_page.is_none_or(|page| page.after == After::Keep);
         let keep_alive = self.context.head.keep_alive && lasts;
         let before = out.len();
-        let status = error_page.map_or(head.status(), |page| page.status);
+        let status = self.status_of(head);
         let response = ResponseStart {
             version: self.context.head.version(),
             status,
@@ -191,7 +191,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     /// Whether and how the body is compressed, as far as it is known.
     fn plan(&self, head: &CgiHeaders, over: bool) -> Plan {
         let compression = self.context.site.compression.as_deref();
-        let status = self.context.error_page.map_or(head.status(), |page| page.status);
+        let status = self.status_of(head);
         let is_head = self.context.head.kind() == Method::Head;
         let length = match (over, is_head) {
             (true, false) => Some(self.first.len() as u64),
@@ -220,7 +220,12 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             }
         }
         self.framing =
-            response_framing(self.context.head.version(), is_head, head.status(), length);
+            response_framing(self.context.head.version(), is_head, self.status_of(head), length);
+    }
+
+    /// The status that is sent: that of the error, where the script makes an error page.
+    fn status_of(&self, head: &CgiHeaders) -> u16 {
+        self.context.error_page.map_or(head.status(), |page| page.status)
     }
 
     /// The framing, and the length: of a complete response the counted one, otherwise the value of
@@ -235,7 +240,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             (true, false) => Some(self.first.len() as u64),
             _ => announced,
         };
-        let framing = response_framing(self.context.head.version(), is_head, head.status(), known);
+        let status = self.status_of(head);
+        let framing = response_framing(self.context.head.version(), is_head, status, known);
         (framing, known)
     }
 

@@ -72,7 +72,7 @@ pub fn records(message: &[u8], mut admits: impl FnMut(usize) -> bool) -> Vec<Scr
         if is_dropped {
             continue;
         }
-        let line = printable(line);
+        let line = of_line(line);
         match records.last_mut() {
             Some(record) if !begins && record.has_room(&line) => record.append(&line),
             last => {
@@ -86,9 +86,13 @@ pub fn records(message: &[u8], mut admits: impl FnMut(usize) -> bool) -> Vec<Scr
     records
 }
 
-/// A line without control characters: a carriage return would overwrite its start on a terminal.
-fn printable(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+fn of_line(line: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
+/// A line of the log, with a space for each control character but a tab: a carriage return would
+/// overwrite its start on a terminal.
+pub fn printable(line: &str) -> String {
     line.replace(|c: char| c.is_control() && c != '\t', " ")
 }
 

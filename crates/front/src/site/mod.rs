@@ -169,7 +169,7 @@ impl Site {
                 let query = query.map(|query| format!("?{query}")).unwrap_or_default();
                 return Route::RedirectSlash(format!("{folder}/{query}"));
             }
-            let rest = maitred_rules::path::encode_path(rest);
+            let rest = encode_rest(&clean, rest);
             return with(resolver, |resolver| resolver.resolve(&rest, query));
         }
         with(&self.resolver, |resolver| resolver.resolve(path, query))
@@ -204,7 +204,7 @@ impl Site {
         let Some((resolver, rest)) = self.alias(path) else {
             return with(&self.resolver, |resolver| resolver.open_folder(path));
         };
-        let rest = maitred_rules::path::encode_path(rest);
+        let rest = encode_rest(path, rest);
         let rest = clean_path(&rest).ok()?;
         with(resolver, |resolver| resolver.open_folder(&rest))
     }
@@ -266,14 +266,32 @@ impl Site {
         self.classic_pool.as_ref().and_then(|name| self.backends.get(name))
     }
 
-    /// The folder besides the root that contains a path, and the rest of the path.
+    /// The folder besides the root that contains a path, and the rest of the path. Below an encoded
+    /// slash are no files, as in the root.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
-        let path = path.as_bytes();
+        let (path, names_end) = (path.as_bytes(), path.names_end());
         let mut aliases = self.aliases.iter();
         aliases.find_map(|(prefix, resolver)| {
             let rest = path.strip_prefix(prefix.as_bytes())?;
-            (rest.is_empty() || rest.starts_with(b"/")).then_some((resolver, rest))
+            let is_within = rest.is_empty() || rest.starts_with(b"/");
+            (is_within && prefix.len() <= names_end).then_some((resolver, rest))
         })
+    }
+}
+
+/// The rest of a path behind an alias as a URL's path, in which the slashes of segments that are no
+/// file names are encoded.
+fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
+    let alias_bytes = path.as_bytes().len() - rest.len();
+    let names = rest.len().min(path.names_end().saturating_sub(alias_bytes));
+    let (names, others) = rest.split_at(names);
+    let names = maitred_rules::path::encode_path(names);
+    match others.split_first() {
+        None => names,
+        Some((_, others)) => {
+            let others = maitred_rules::path::encode_path(others).replace('/', "%2F");
+            format!("{names}/{others}")
+        }
     }
 }
 

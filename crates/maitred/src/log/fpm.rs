@@ -240,9 +240,10 @@ struct Message {
 }
 
 impl Message {
-    /// The message, and the event's other fields.
+    /// The message, and the event's other fields, without what a terminal would act on.
     fn text(&self) -> String {
-        [self.message.as_str(), self.others.as_str()].concat()
+        let text = [self.message.as_str(), self.others.as_str()].concat();
+        text.replace(|c: char| c.is_control() && !matches!(c, '\t' | '\n'), " ")
     }
 }
 
