@@ -140,13 +140,13 @@ static bool has_one_thread(int status, char *text)
 }
 
 /*
- * Whether this thread alone uses the process's memory. unshare(2) with CLONE_THREAD has no effect
+ * Whether this thread alone uses the process's memory. unshare(2) with CLONE_VM has no effect
  * then, and fails with EINVAL otherwise, for a fiftieth of the time that the kernel takes to write
  * /proc/self/status. A container's filter of system calls may refuse it.
  */
 bool maitred_rewind_is_alone(int status, char *text)
 {
-	if (unshare(CLONE_THREAD) == 0) {
+	if (unshare(CLONE_VM) == 0) {
 		return true;
 	}
 	return errno != EINVAL && has_one_thread(status, text);

@@ -156,7 +156,7 @@ fn refuse_unshare() {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     maitred_os::seccomp::install(&program).unwrap();
     // SAFETY: as above.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_THREAD) }, -1);
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_VM) }, -1);
 }
 
 extern "C" fn waits(_: *mut libc::c_void) -> libc::c_int {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::budget::{MemoryBudget, Others};
 pub use self::pool_memory::{Budget, DueMeasurement, Grown, WorkerMemory};
-use self::pool_memory::{PoolMemory, UNKNOWN_WORKER_BYTES};
+use self::pool_memory::{ClaimCap, PoolMemory, UNKNOWN_WORKER_BYTES};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
@@ -20,6 +20,10 @@ mod pool_memory;
 /// Pause after a worker of a pool was replaced because it had grown: its successor is to show first
 /// how much it needs.
 const REPLACED_PAUSE: Duration = Duration::from_secs(30);
+
+/// The part of the server's memory that one pool can reserve before its workers' memory is known,
+/// if they report large peaks.
+const UNKNOWN_SHARE: f64 = 0.25;
 
 /// The memory of all pools with `pm = auto`.
 #[derive(Debug, Default)]
@@ -53,6 +57,15 @@ impl MemoryLedger {
         let apart = self.apart.get(pool).into_iter();
         let all = apart.chain([&self.common]).filter_map(MemoryBudget::free);
         all.reduce(f64::min)
+    }
+
+    /// `limit` is the server's memory, in bytes.
+    fn claim_cap(&self, pool: &str, limit: Option<f64>) -> ClaimCap {
+        let own = self.apart.get(pool).and_then(|budget| budget.memory);
+        ClaimCap {
+            share: limit.map_or(f64::INFINITY, |limit| UNKNOWN_SHARE * limit),
+            own: own.map_or(f64::INFINITY, |memory| memory.limit),
+        }
     }
 
     fn beside_in(&self, pool: &str) -> f64 {
@@ -107,11 +120,14 @@ impl MemoryLedger {
             pools.contains(name.as_str()) && now.saturating_sub(*at) < REPLACED_PAUSE
         });
         self.pools.values_mut().for_each(PoolMemory::settle);
+        let limit = memory.map(|memory| memory.limit);
+        let caps = self.pools.iter().map(|(name, known)| (known, self.claim_cap(name, limit)));
+        let caps: Vec<(&PoolMemory, ClaimCap)> = caps.collect();
         self.all = Others {
             take: self.pools.values().map(PoolMemory::takes).sum(),
-            claim: self.pools.values().map(PoolMemory::claims).sum(),
+            claim: caps.iter().map(|(known, cap)| known.claims(*cap)).sum(),
         };
-        let promised: f64 = self.pools.values().map(PoolMemory::is_to_have).sum();
+        let promised: f64 = caps.iter().map(|(known, cap)| known.is_to_have(*cap)).sum();
         let own = self.pools.values().map(PoolMemory::own).sum();
         self.common.look(now, memory, signs, own, promised + self.beside);
     }
@@ -123,7 +139,7 @@ impl MemoryLedger {
             let known = self.pools.get(name);
             let own = known.map_or(0.0, PoolMemory::own);
             let beside = self.beside_in(name);
-            let promised = known.map_or(0.0, PoolMemory::is_to_have) + beside;
+            let promised = known.map_or(0.0, |known| known.is_to_have(ClaimCap::NONE)) + beside;
             let signs = Signs { used: Some(memory.part()), ..Signs::default() };
             let budget = self.apart.entry(name.clone()).or_default();
             budget.look(now, Some(*memory), &signs, own, promised);
@@ -134,10 +150,11 @@ impl MemoryLedger {
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
         let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
+        let cap = self.claim_cap(pool, self.common.memory.map(|memory| memory.limit));
         let others = Others {
             // What jobs may need later lets no pool grow, but takes no worker from another.
             take: (self.all.take - known.takes()).max(0.0),
-            claim: (self.all.claim - known.claims()).max(0.0) + self.beside,
+            claim: (self.all.claim - known.claims(cap)).max(0.0) + self.beside,
         };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
@@ -148,15 +165,21 @@ impl MemoryLedger {
 
     /// Workers of a pool are starting.
     pub fn promise(&mut self, pool: &str, workers: usize) {
+        let cap = self.claim_cap(pool, self.common.memory.map(|memory| memory.limit));
         let known = self.pools.get_mut(pool);
-        let worker = known.map_or(UNKNOWN_WORKER_BYTES, |known| {
-            self.all.claim -= known.claims();
-            known.promise(workers);
-            self.all.claim += known.claims();
-            known.worker()
-        });
+        let (worker, reserved) = known.map_or(
+            (UNKNOWN_WORKER_BYTES, UNKNOWN_WORKER_BYTES * workers as f64),
+            |known| {
+                let before = known.is_to_have(cap);
+                self.all.claim -= known.claims(cap);
+                known.promise(workers);
+                self.all.claim += known.claims(cap);
+                (known.worker(), known.is_to_have(cap) - before)
+            },
+        );
+        self.common.promised += reserved;
         let apart = self.apart.get_mut(pool);
-        for budget in apart.into_iter().chain([&mut self.common]) {
+        if let Some(budget) = apart {
             budget.promised += worker * workers as f64;
         }
     }
@@ -348,6 +371,32 @@ mod tests {
         }
         // And two of them share what there is.
         assert_eq!(cold(&["one", "two"], 9, 1000.0), [6, 1]);
+    }
+
+    #[test]
+    fn a_peak_that_a_pools_workers_invent_does_not_stop_the_growth_of_others() {
+        let mut rooms = MemoryLedger::default();
+        let named = HashSet::from(["bad", "www"]);
+        for second in 0..20 {
+            let mut budget = Budget { exactly: 16, roughly: 64 };
+            for due in rooms.due("bad", &[1, 2], 0, &mut budget) {
+                rooms.measured("bad", due, has(10.0, 4000.0));
+            }
+            for due in rooms.due("www", &[3], 100 * second, &mut budget) {
+                rooms.measured("www", due, has(20.0, 20.0));
+            }
+            rooms.are_coming("bad", 1);
+            let memory = memory(4000.0, 300.0);
+            rooms.look(Duration::from_secs(second), memory, &signs(memory), &named);
+        }
+        let without = rooms.workers("www", 1);
+        assert!(without > 50, "{without}");
+        // Its own limit is the most that it can reserve.
+        let apart = BTreeMap::from([("bad".to_owned(), memory(200.0, 30.0).unwrap())]);
+        rooms.look_apart(Duration::from_secs(20), &apart);
+        let memory = memory(4000.0, 300.0);
+        rooms.look(Duration::from_secs(21), memory, &signs(memory), &named);
+        assert!(rooms.workers("www", 1) > without);
     }
 
     #[test]

@@ -82,6 +82,26 @@ pub struct Budget {
     pub roughly: usize,
 }
 
+/// The most that a pool reserves before the memory of its workers is known, in bytes: until then the
+/// estimate for a worker rests on peaks that the workers themselves report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ClaimCap {
+    /// A part of the server's memory.
+    pub(super) share: f64,
+    /// The limit of the pool's own control group.
+    pub(super) own: f64,
+}
+
+impl ClaimCap {
+    /// No cap, for memory that is the pool's own.
+    pub(super) const NONE: ClaimCap = ClaimCap { share: f64::INFINITY, own: f64::INFINITY };
+
+    /// The cap for so many workers: what unknown workers usually take is not in doubt.
+    fn of(self, workers: usize) -> f64 {
+        self.share.max(workers as f64 * UNKNOWN_WORKER_BYTES).min(self.own)
+    }
+}
+
 /// The memory of a pool's workers.
 #[derive(Debug, Default)]
 pub struct PoolMemory {
@@ -304,8 +324,10 @@ impl PoolMemory {
     }
 
     /// Reservations of those and of starting ones, in bytes.
-    pub fn is_to_have(&self) -> f64 {
-        (self.unmeasured() + self.coming) as f64 * self.worker()
+    pub(super) fn is_to_have(&self, cap: ClaimCap) -> f64 {
+        let workers = self.unmeasured() + self.coming;
+        let all = workers as f64 * self.worker();
+        if self.is_known() { all } else { all.min(cap.of(workers)) }
     }
 
     /// The use of all workers now, in bytes: unmeasured ones count as the average.
@@ -330,10 +352,10 @@ impl PoolMemory {
 
     /// What other pools leave to its workers, in bytes: their use, or their reservations while that
     /// is unknown. A pool always has its only worker, and most such pools are idle.
-    pub fn claims(&self) -> f64 {
+    pub(super) fn claims(&self, cap: ClaimCap) -> f64 {
         let workers = self.workers.saturating_add(self.coming);
         let promised =
             if self.is_known() || workers <= 1 { 0.0 } else { workers as f64 * self.worker() };
-        promised.max(self.takes())
+        promised.min(cap.of(workers)).max(self.takes())
     }
 }
