@@ -248,3 +248,26 @@ fn a_file_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
     assert_eq!(ask("/page.txt?not=cached").text(), "page");
     server.stop();
 }
+
+#[test]
+fn a_file_to_which_a_rewrite_leads_is_denied_as_by_its_own_path() {
+    let rules = "RewriteEngine on\nRewriteRule ^(?!public/)(.*)$ public/$1\n";
+    let root = document_root(&[
+        (".htaccess", rules),
+        ("public/private/x.txt", "SECRET"),
+        ("public/private/run.php", "<?php echo 'SECRET';"),
+        ("public/open.txt", "open"),
+    ]);
+    give_to_web_user(root.path());
+    let rules = "htaccess = true\ndeny = [\"/public/private/*\"]";
+    let server = Setup::new(root.path()).site(rules).start();
+    let begun = Instant::now();
+    // At first it is evaluated, then the cached decision holds.
+    while begun.elapsed() < 4 * SETTLED {
+        assert_eq!(ask(&server, "/open.txt", &[]).text(), "open");
+        for target in ["/private/x.txt", "/public/private/x.txt", "/private/run.php"] {
+            assert_eq!(ask(&server, target, &[]).status, 403, "{target}");
+        }
+    }
+    server.stop();
+}

@@ -271,6 +271,7 @@ impl Explainer<'_> {
             rules: self.rules,
             client: self.asked.client,
             requested: &self.asked.path,
+            evaluated: path,
             path,
         }
     }

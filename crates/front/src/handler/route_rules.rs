@@ -24,7 +24,10 @@ pub struct RouteRules<'r> {
     pub client: IpAddr,
     /// The path that the client requests, percent-encoded.
     pub requested: &'r str,
-    /// The path after rewrites, percent-encoded.
+    /// The path for which the rules have been evaluated: after rewrites of the site's rules,
+    /// percent-encoded.
+    pub evaluated: &'r str,
+    /// The path after rewrites of `.htaccess` files as well, percent-encoded.
     pub path: &'r str,
 }
 
@@ -78,7 +81,7 @@ impl RouteRules<'_> {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);
         let counted = if self.is_front_controller(name) { behind } else { Some(name) };
-        let counted = counted.map(|name| self.limits_beyond(name, &[self.requested, self.path]));
+        let counted = counted.map(|name| self.limits_beyond(name, &[self.requested, self.evaluated]));
         RouteChecks {
             limits: counted.unwrap_or_default(),
             admitted: self.admit_script(name, behind),
@@ -97,16 +100,25 @@ impl RouteRules<'_> {
         Err(Refusal { status: 403, why: "PHP does not run here.", is_config_error: false })
     }
 
-    /// The requirements for a file. The index file of a directory has a path of its own, for which
-    /// the rules have not been evaluated yet.
+    /// The requirements for a file. The index file of a directory has a path of its own, and so has
+    /// one to which a `.htaccess` file leads: the rules have not been evaluated for it yet.
     pub fn of_file(&self, entry: &StaticFile) -> RouteChecks {
-        let Some(index) = index_path(self.path, entry) else {
+        let Some(own) = self.own_path(entry) else {
             return RouteChecks { limits: Vec::new(), admitted: Ok([None, None]) };
         };
         RouteChecks {
-            limits: self.limits_beyond(&index, &[self.requested, self.path]),
-            admitted: self.admit(&index).map(|auth| [auth, None]),
+            limits: self.limits_beyond(&own, &[self.requested, self.evaluated]),
+            admitted: self.admit(&own).map(|auth| [auth, None]),
         }
+    }
+
+    /// The path of a file, unless the rules have been evaluated for it.
+    fn own_path(&self, entry: &StaticFile) -> Option<Vec<u8>> {
+        index_path(self.path, entry).or_else(|| {
+            let is_other = self.path != self.evaluated;
+            let own = clean_path(self.path).ok().filter(|_| is_other)?;
+            Some(own.as_bytes().to_vec())
+        })
     }
 
     fn admit(&self, path: &[u8]) -> Result<Option<usize>, Refusal> {

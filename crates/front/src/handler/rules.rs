@@ -77,7 +77,7 @@ impl<'r> RulesCheck<'r> {
         if let Some(Rewritten { path: to, query }) = serve.rewritten {
             path = clean_path(&to).ok().map(CleanPath::into_owned);
             (self.context.path, self.context.query) = (to.into(), query.map(Cow::Owned));
-            self.check_limits(&self.route_rules().limits_of_rewritten())?;
+            self.check_limits(&self.route_rules(&self.context.path).limits_of_rewritten())?;
         }
         self.authenticate(serve.auth, [None, None]).await?;
         if let Some(path) = path {
@@ -86,10 +86,12 @@ impl<'r> RulesCheck<'r> {
                 return Ok(decision);
             }
         }
+        let evaluated = self.context.path.clone();
         let decision = self.route().await;
+        let rules = self.route_rules(&evaluated);
         let RouteChecks { limits, admitted } = match &decision {
-            Decision::File(entry) => self.route_rules().of_file(entry),
-            Decision::Script(script) => self.route_rules().of_script(script),
+            Decision::File(entry) => rules.of_file(entry),
+            Decision::Script(script) => rules.of_script(script),
             _ => return Ok(decision),
         };
         self.check_limits(&limits)?;
@@ -117,12 +119,13 @@ impl<'r> RulesCheck<'r> {
         }
     }
 
-    fn route_rules(&self) -> RouteRules<'_> {
+    fn route_rules<'s>(&'s self, evaluated: &'s str) -> RouteRules<'s> {
         RouteRules {
             site: &self.context.site.settings,
             rules: self.rules,
             client: self.context.target.peer.ip(),
             requested: self.context.head.path(),
+            evaluated,
             path: &self.context.path,
         }
     }
