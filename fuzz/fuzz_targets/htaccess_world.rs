@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{Mistake, Reading, parse};
-use maitred_htaccess::process::{Groups, Outcome, Processor};
+use maitred_htaccess::process::{Outcome, Processor};
 use maitred_htaccess::request::{Addresses, Client, Kind, LocalTime, Request, Stat, World};
 
 /// The file's text, and how it is read.
@@ -59,8 +59,7 @@ pub fn decide(files: &Files<'_>, target: &[u8]) -> Outcome {
     for (name, value) in [("Host", "a.test"), ("User-Agent", "Fuzz"), ("Cookie", "a=b; c=d")] {
         request.headers_in.add(name.as_bytes(), value);
     }
-    let groups = Groups::parse(b"staff: anna ben\n");
-    Processor::new(&client(), &Root(parsed.conf), &groups).decide(request).outcome
+    Processor::new(&client(), &Root(parsed.conf)).decide(request).outcome
 }
 
 /// A file whose access lines cannot be understood denies.

@@ -83,6 +83,43 @@ fn users_outside_of_the_document_root_have_to_be_allowed() {
 }
 
 #[test]
+fn a_user_of_one_file_is_none_of_another_behind_an_internal_redirect() {
+    let root = document_root(&[("admin/x", "secret"), ("staff/x", "for staff"), ("both/x", "both")]);
+    let ann = BOB.replace("bob", "ann");
+    write_file(root.path(), "users", BOB.as_bytes());
+    write_file(root.path(), "admins", ann.as_bytes());
+    write_file(root.path(), "everybody", format!("{BOB}{ann}").as_bytes());
+    write_file(root.path(), "groups", b"staff: bob\n");
+    write_file(root.path(), "other_groups", b"staff: ann\n");
+    let folder = root.path().display();
+    let with = |users: &str, groups: &str, requires: &str| {
+        format!(
+            "AuthType Basic\nAuthName x\nAuthUserFile {folder}/{users}\n\
+             AuthGroupFile {folder}/{groups}\nRequire {requires}\n"
+        )
+    };
+    let rewrite = "RewriteEngine On\nRewriteRule ^to/(.*) /$1 [L]\n";
+    for (name, lines) in [
+        (".htaccess", format!("{rewrite}{}", with("users", "groups", "group staff"))),
+        ("admin/.htaccess", with("admins", "groups", "valid-user")),
+        ("staff/.htaccess", with("users", "other_groups", "group staff")),
+        ("both/.htaccess", with("everybody", "groups", "group staff")),
+    ] {
+        write_file(root.path(), name, lines.as_bytes());
+    }
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+    let server = serve(&root, &[]);
+    for (target, expected) in [("/admin/x", 401), ("/staff/x", 401), ("/both/x", 200)] {
+        for path in [target.to_owned(), format!("/to{target}")] {
+            assert_eq!(get(&server, &path, &[AS_BOB]).status, expected, "{path}");
+        }
+    }
+    assert_eq!(get(&server, "/to/both/x", &[]).status, 401);
+}
+
+#[test]
 fn a_listing_leaves_out_what_is_ignored() {
     let root = document_root(&[
         (".htaccess", "Options +Indexes\nIndexIgnore *.bak private-*\n"),

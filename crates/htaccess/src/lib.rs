@@ -18,6 +18,7 @@ pub mod response;
 mod rewrite;
 pub mod table;
 mod text;
+pub mod user_groups;
 pub mod words;
 
 use expr::shown as expr_shown;

@@ -33,8 +33,6 @@ pub struct Scope<'w> {
     pub client: &'w Client,
     /// Files and directories.
     pub world: &'w dyn World,
-    /// Groups of users, as the authentication has read them.
-    pub groups: &'w Groups,
     /// How many subrequests this one is within.
     pub depth: u8,
     /// Names of request headers that expressions have read.
@@ -44,30 +42,6 @@ pub struct Scope<'w> {
 impl std::fmt::Debug for Scope<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Scope").field("uri", &self.request.uri).finish_non_exhaustive()
-    }
-}
-
-/// The groups of `AuthGroupFile`, and their users.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Groups(Vec<UserGroup>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct UserGroup {
-    name: Vec<u8>,
-    users: Vec<Vec<u8>>,
-}
-
-impl Groups {
-    /// Parses lines of the form `group: user user`.
-    pub fn parse(text: &[u8]) -> Groups {
-        let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-        let groups = lines.filter(|line| !line.starts_with(b"#")).filter_map(|line| {
-            let colon = memchr::memchr(b':', line)?;
-            let users = line[colon + 1..].split(u8::is_ascii_whitespace);
-            let users = users.filter(|user| !user.is_empty()).map(<[u8]>::to_vec);
-            Some(UserGroup { name: line[..colon].trim_ascii().to_vec(), users: users.collect() })
-        });
-        Groups(groups.collect())
     }
 }
 
@@ -125,16 +99,14 @@ pub struct Processor<'w> {
     pub client: &'w Client,
     /// Files and directories.
     pub world: &'w dyn World,
-    /// Groups of users.
-    pub groups: &'w Groups,
     depth: u8,
     vary: Option<&'w RefCell<Vec<Vec<u8>>>>,
 }
 
 impl<'w> Processor<'w> {
     /// An evaluation for a client.
-    pub fn new(client: &'w Client, world: &'w dyn World, groups: &'w Groups) -> Processor<'w> {
-        Processor { client, world, groups, depth: 0, vary: None }
+    pub fn new(client: &'w Client, world: &'w dyn World) -> Processor<'w> {
+        Processor { client, world, depth: 0, vary: None }
     }
 
     /// Decides on a request.
@@ -192,8 +164,8 @@ impl<'w> Processor<'w> {
     }
 
     fn scope<'s>(&'s self, request: &'s Request) -> Scope<'s> {
-        let Processor { client, world, groups, depth, vary } = *self;
-        Scope { request, client, world, groups, depth, vary }
+        let Processor { client, world, depth, vary } = *self;
+        Scope { request, client, world, depth, vary }
     }
 
     /// All phases of one round. What its expressions read becomes its Vary header.
@@ -228,6 +200,7 @@ impl<'w> Processor<'w> {
         }
         // `ap_process_request_internal` does not check by the same rules again.
         if request.checked.as_ref() != Some(&request.walked) {
+            request.choose_user();
             self.access(request)?;
         }
         self.types(request)?;
@@ -366,6 +339,7 @@ fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u
     request.headers_out = before.headers_out.clone();
     request.headers_out.unset(b"Location");
     request.user.clone_from(&before.user);
+    request.users.clone_from(&before.users);
     request.is_rewritten_for_good = before.is_rewritten_for_good;
     request.checked = Some(before.walked.clone());
     request.work = Arc::clone(&before.work);

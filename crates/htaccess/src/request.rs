@@ -8,6 +8,7 @@ use crate::conf::Conf;
 use crate::file::Mistake;
 use crate::read_log::ReadLog;
 use crate::table::Table;
+use crate::user_groups::KnownUser;
 
 /// Most work for one request: a rule that is tried costs 1, a subrequest [`SUBREQUEST`].
 const MAX_WORK: u32 = 500_000;
@@ -207,8 +208,10 @@ pub struct Request {
     pub headers_in: Table,
     /// Response headers that have been set so far: `Location` and `Vary`.
     pub headers_out: Table,
-    /// The authenticated user.
+    /// The authenticated user, of the files that apply.
     pub user: Option<Vec<u8>>,
+    /// The client as a user of each `AuthUserFile` that was asked so far.
+    pub users: Vec<KnownUser>,
     /// The request that was redirected to this one.
     pub previous: Option<Box<Previous>>,
     /// The handler, if not the default one.
@@ -267,6 +270,21 @@ impl PartialEq for Walked {
 }
 
 impl Request {
+    /// The client as a user of the files that apply.
+    pub fn known_user(&self) -> Option<&KnownUser> {
+        let authn = &self.conf.authn;
+        let mut users = self.users.iter();
+        users.find(|user| user.file == authn.users && user.group_file == authn.groups)
+    }
+
+    /// Where a user is required, that of another file counts for nothing: after an internal redirect
+    /// other files can apply.
+    pub(crate) fn choose_user(&mut self) {
+        if self.conf.authz.section.is_some() && self.conf.authn.is_set() {
+            self.user = self.known_user().map(|user| user.name.clone());
+        }
+    }
+
     /// A request that has not been mapped to a file.
     pub fn new(method: &[u8], uri: Vec<u8>, args: Option<Vec<u8>>) -> Request {
         Request {
@@ -281,6 +299,7 @@ impl Request {
             headers_in: Table::default(),
             headers_out: Table::default(),
             user: None,
+            users: Vec::new(),
             previous: None,
             handler: None,
             content_type: None,

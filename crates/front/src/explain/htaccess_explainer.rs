@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::Mistake;
-use maitred_htaccess::process::{Decision, Groups, Outcome, Processor};
+use maitred_htaccess::process::{Decision, Outcome, Processor};
 use maitred_htaccess::request::{Addresses, Client, LocalTime, Request, Stat, World};
 use maitred_rules::path::{CleanPath, encode_path};
 
@@ -93,8 +93,7 @@ impl Explainer<'_> {
         let (folders, notes) = (RefCell::default(), RefCell::default());
         let world = NotedWorld { site, folders, notes };
         let client = self.client(resolver);
-        let groups = Groups::default();
-        let decision = Processor::new(&client, &world, &groups).decide(self.request(asked));
+        let decision = Processor::new(&client, &world).decide(self.request(asked));
         let NotedWorld { folders, notes, .. } = world;
         let files = files_of(&folders.into_inner(), resolver.real_root());
         if files.is_empty() {

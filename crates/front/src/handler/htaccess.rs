@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_htaccess::conf::core::ErrorDocument;
-use maitred_htaccess::process::{Decision as Verdict, Groups, Outcome, Processor};
+use maitred_htaccess::process::{Decision as Verdict, Outcome, Processor};
 use maitred_htaccess::read_log::ReadLog;
 use maitred_htaccess::request::{Addresses, Client, Request};
 use maitred_htaccess::table::Table;
@@ -28,6 +28,9 @@ use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
 /// Most pages of errors, one for the error of another, for a request (`LimitInternalRecursion`).
 const MAX_ERROR_PAGES: usize = 10;
+
+/// Most pairs of `AuthUserFile` and `AuthGroupFile` that a request asks, after internal redirects.
+const MAX_USERS_FILES: usize = 4;
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
@@ -92,15 +95,17 @@ pub async fn route<'r>(
         Err(response) => return response.into(),
     };
     let mut unsaved = htaccess_cache::unsaved(context, key, &log, paths);
-    if verdict.outcome == Outcome::NeedsUser {
+    while verdict.outcome == Outcome::NeedsUser
+        && verdict.request.known_user().is_none()
+        && request.users.len() < MAX_USERS_FILES
+    {
         unsaved = None;
         match htaccess_users::authenticate(context, thread, &verdict.request).await {
-            Ok(user) => request.user = Some(user),
+            Ok(user) => request.users.push(user),
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        let groups = htaccess_users::groups(context, thread, &verdict.request);
-        verdict = match within(context, &client, &groups, |all| all.decide(request)) {
+        verdict = match evaluate(context, &client, request.clone()) {
             Ok((verdict, _)) => verdict,
             Err(response) => return response.into(),
         };
@@ -495,7 +500,7 @@ fn evaluate(
     client: &Client,
     request: Request,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    within(context, client, &Groups::default(), |processor| processor.decide(request))
+    within(context, client, |processor| processor.decide(request))
 }
 
 struct ErrorOf {
@@ -509,7 +514,7 @@ fn evaluate_error(
     client: &Client,
     of: ErrorOf,
 ) -> Result<Verdict, TextResponse> {
-    let evaluated = within(context, client, &Groups::default(), |processor| {
+    let evaluated = within(context, client, |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
             // A page whose path cannot be decoded leaves the error as it is.
@@ -525,11 +530,10 @@ fn evaluate_error(
 fn within(
     context: &RequestContext<'_>,
     client: &Client,
-    groups: &Groups,
     work: impl FnOnce(&Processor<'_>) -> Verdict,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
     let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
-        let verdict = work(&Processor::new(client, world, groups));
+        let verdict = work(&Processor::new(client, world));
         (verdict, world.paths.take())
     });
     match found {

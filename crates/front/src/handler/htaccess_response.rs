@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::Mistake;
-use maitred_htaccess::process::{Groups, Scope};
+use maitred_htaccess::process::Scope;
 use maitred_htaccess::request::{Client, LocalTime, Request, Stat, World};
 use maitred_htaccess::response::ResponseTables;
 use maitred_htaccess::table::Table;
@@ -107,11 +107,10 @@ impl Directives {
             ResponseSource::Server => Some(SERVERS_TYPE.to_vec()),
             _ => tables.success.get(b"Content-Type").map(<[u8]>::to_vec),
         };
-        let groups = Groups::default();
         let read = RefCell::default();
         let (client, depth, vary) = (&self.client, 0, Some(&read));
         let mut apply = |request: &Request, world: &dyn World| {
-            let scope = Scope { request, client, world, groups: &groups, depth, vary };
+            let scope = Scope { request, client, world, depth, vary };
             tables.apply(&scope, is_error);
         };
         match request.conf.headers.have_expressions() {

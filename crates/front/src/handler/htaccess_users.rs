@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maitred_htaccess::process::Groups;
 use maitred_htaccess::request::Request;
+use maitred_htaccess::user_groups::{Groups, KnownUser};
 
 use crate::handler::context::RequestContext;
 use crate::handler::respond::TextResponse;
@@ -23,7 +23,7 @@ pub async fn authenticate(
     context: &RequestContext<'_>,
     thread: &Thread,
     request: &Request,
-) -> Result<Vec<u8>, TextResponse> {
+) -> Result<KnownUser, TextResponse> {
     if !has_password(context.head.header("authorization")) {
         return Err(challenge(request));
     }
@@ -31,7 +31,12 @@ pub async fn authenticate(
         return Err(TextResponse::new(500, "Authentication is unavailable."));
     };
     match thread.shared.porter.admit(context.head, UsersFile::OfHtaccess(&users)).await {
-        Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
+        Outcome::Granted => Ok(KnownUser {
+            file: request.conf.authn.users.clone(),
+            group_file: request.conf.authn.groups.clone(),
+            name: basic_user(context.head.header("authorization")),
+            groups: groups(context, thread, request),
+        }),
         Outcome::Unknown => Err(challenge(request)),
         Outcome::Busy => {
             let response = TextResponse::new(503, "Too many passwords are being checked.");
@@ -42,7 +47,7 @@ pub async fn authenticate(
 }
 
 /// The groups of the `AuthGroupFile`; without a usable one there are none.
-pub fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
+fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
     if request.conf.authn.groups.is_none() {
         return Arc::default();
     }

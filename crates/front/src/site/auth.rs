@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use maitred_htaccess::process::Groups;
+use maitred_htaccess::user_groups::Groups;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::htpasswd::{UnusableHashes, Users};

@@ -189,6 +189,7 @@ fn adopt(request: &mut Request, found: Request) {
     request.conf = conf;
     // Its headers were a copy: `RequestHeader` changes those of the request itself afterwards.
     request.user = found.user;
+    request.users = found.users;
     request.handler = found.handler;
     request.content_type = found.content_type;
     request.charset = found.charset;

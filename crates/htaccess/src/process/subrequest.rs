@@ -59,6 +59,7 @@ impl Processor<'_> {
         request.env = parent.env.clone();
         request.headers_in = parent.headers_in.clone();
         request.user.clone_from(&parent.user);
+        request.users.clone_from(&parent.users);
         // `ap_is_recursion_limit_exceeded`
         let exceeded = (parent.redirects >= MAX_REDIRECTS).then_some(500);
         if let Some(status) = exceeded.or(refused) {
@@ -88,8 +89,8 @@ impl Scope<'_> {
     }
 
     fn processor(&self) -> Processor<'_> {
-        let Scope { client, world, groups, depth, vary, .. } = *self;
-        Processor { client, world, groups, depth, vary }
+        let Scope { client, world, depth, vary, .. } = *self;
+        Processor { client, world, depth, vary }
     }
 
     /// The status that a path would have; none within too many subrequests.
@@ -131,7 +132,7 @@ impl Scope<'_> {
 
     /// Whether a user is in one of these groups.
     pub fn is_in_group(&self, user: &[u8], names: &[Vec<u8>]) -> bool {
-        let mut groups = self.groups.0.iter().filter(|group| names.contains(&group.name));
-        groups.any(|group| group.users.iter().any(|own| own == user))
+        let known = self.request.known_user();
+        known.is_some_and(|known| known.groups.have(user, names))
     }
 }
