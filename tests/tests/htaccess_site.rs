@@ -84,7 +84,8 @@ fn users_outside_of_the_document_root_have_to_be_allowed() {
 
 #[test]
 fn a_user_of_one_file_is_none_of_another_behind_an_internal_redirect() {
-    let root = document_root(&[("admin/x", "secret"), ("staff/x", "for staff"), ("both/x", "both")]);
+    let root =
+        document_root(&[("admin/x", "secret"), ("staff/x", "for staff"), ("both/x", "both")]);
     let ann = BOB.replace("bob", "ann");
     write_file(root.path(), "users", BOB.as_bytes());
     write_file(root.path(), "admins", ann.as_bytes());
@@ -117,6 +118,23 @@ fn a_user_of_one_file_is_none_of_another_behind_an_internal_redirect() {
         }
     }
     assert_eq!(get(&server, "/to/both/x", &[]).status, 401);
+}
+
+#[test]
+fn many_patterns_that_are_slow_together_end_their_request_and_no_other() {
+    let condition = "RewriteCond %{QUERY_STRING} ^(a|aa)+$ [OR]\n".repeat(4000);
+    let lines = format!(
+        "RewriteEngine On\n{condition}RewriteCond %{{QUERY_STRING}} ^x$\nRewriteRule ^ - [F]\n"
+    );
+    let root = document_root(&[("slow/.htaccess", &lines), ("slow/x", "slow"), ("y", "page")]);
+    let server = serve(&root, &[]);
+    assert_eq!(get(&server, "/slow/x?a", &[]).status, 403);
+    assert_eq!(get(&server, "/slow/x?b", &[]).text(), "slow");
+    let mark = server.log().mark();
+    let query = "a".repeat(20);
+    assert_eq!(get(&server, &format!("/slow/x?{query}b"), &[]).status, 500);
+    server.expect_log(mark, "or all take too long");
+    assert_eq!(get(&server, "/y", &[]).text(), "page");
 }
 
 #[test]

@@ -67,6 +67,12 @@ pub trait World {
         let _ = note;
     }
 
+    /// Whether the evaluation has taken longer than a request may. No further regular expression is
+    /// matched then: each has a limit of its own, but there can be thousands.
+    fn is_late(&self) -> bool {
+        false
+    }
+
     /// A variable of the server's environment.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
 }

@@ -9,6 +9,12 @@ pub fn process_cpu() -> std::time::Duration {
     std::time::Duration::try_from(time).unwrap_or_default()
 }
 
+/// The processor time of the calling thread.
+pub fn thread_cpu() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::try_from(time).unwrap_or_default()
+}
+
 /// Nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`), which all processes of a machine share,
 /// and [`std::time::Instant`].
 pub fn monotonic_nanos() -> u64 {

@@ -17,6 +17,7 @@ use super::{Explainer, Runner, htaccess_files};
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::http::hosts::host_name;
 use crate::site::directory_confs::{DirectoryConfs, NAME, SiteWorld};
+use crate::site::evaluation_time::EvaluationTime;
 use crate::site::resolver::{Resolver, Route};
 
 /// Directives about access: the lines that are shown with a refusal.
@@ -72,6 +73,10 @@ impl World for NotedWorld<'_> {
         self.site.http_date(seconds)
     }
 
+    fn is_late(&self) -> bool {
+        self.site.is_late()
+    }
+
     fn note(&self, note: &dyn Fn() -> String) {
         self.notes.borrow_mut().push(note());
     }
@@ -89,7 +94,8 @@ impl Explainer<'_> {
         }
         let mut confs = DirectoryConfs::new(&self.site.rules, &self.site.index);
         let (confs, paths) = (RefCell::new(&mut confs), RefCell::default());
-        let site = SiteWorld { resolver, confs, paths, failure: Cell::default() };
+        let time = EvaluationTime::start();
+        let site = SiteWorld { resolver, confs, paths, failure: Cell::default(), time };
         let (folders, notes) = (RefCell::default(), RefCell::default());
         let world = NotedWorld { site, folders, notes };
         let client = self.client(resolver);

@@ -434,7 +434,8 @@ fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome)
     let said = match outcome {
         Outcome::Mistake(mistake) => mistake.to_string(),
         Outcome::TooCostly => {
-            format!("{}: a regular expression takes too many steps", context.path.escape_debug())
+            let path = context.path.escape_debug();
+            format!("{path}: a regular expression takes too many steps, or all take too long")
         }
         _ => return,
     };

@@ -15,6 +15,7 @@ use maitred_rules::response_headers::refuse_header;
 use crate::http::headers::Header;
 use crate::runtime::clock;
 use crate::site::Site;
+use crate::site::evaluation_time::EvaluationTime;
 
 /// A header that outlives its request.
 pub type OwnedHeader = (Vec<u8>, Vec<u8>);
@@ -114,7 +115,7 @@ impl Directives {
             tables.apply(&scope, is_error);
         };
         match request.conf.headers.have_expressions() {
-            false => apply(request, &NoFiles),
+            false => apply(request, &NoFiles(EvaluationTime::start())),
             true => {
                 // Conditions see the type and the status of the response.
                 let mut request = Request::clone(request);
@@ -288,7 +289,7 @@ fn owned(table: &Table) -> Vec<OwnedHeader> {
 }
 
 /// Conditions of headers are evaluated without files.
-struct NoFiles;
+struct NoFiles(EvaluationTime);
 
 impl World for NoFiles {
     fn stat(&self, _path: &[u8]) -> Option<Stat> {
@@ -309,6 +310,10 @@ impl World for NoFiles {
 
     fn http_date(&self, seconds: i64) -> Vec<u8> {
         clock::http_date_in(seconds).into_bytes()
+    }
+
+    fn is_late(&self) -> bool {
+        self.0.is_over()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

@@ -81,7 +81,8 @@ impl RouteRules<'_> {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);
         let counted = if self.is_front_controller(name) { behind } else { Some(name) };
-        let counted = counted.map(|name| self.limits_beyond(name, &[self.requested, self.evaluated]));
+        let counted =
+            counted.map(|name| self.limits_beyond(name, &[self.requested, self.evaluated]));
         RouteChecks {
             limits: counted.unwrap_or_default(),
             admitted: self.admit_script(name, behind),

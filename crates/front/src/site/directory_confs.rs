@@ -20,6 +20,7 @@ use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
+use crate::site::evaluation_time::EvaluationTime;
 use crate::site::openat;
 use crate::site::resolver::Resolver;
 use crate::site::resolver_table::{Expect, is_absence};
@@ -238,6 +239,8 @@ pub struct SiteWorld<'w> {
     pub paths: RefCell<WatchedPaths>,
     /// The first error for which it is not known whether a path exists.
     pub failure: Cell<Option<Errno>>,
+    /// How long it takes.
+    pub time: EvaluationTime,
 }
 
 impl SiteWorld<'_> {
@@ -362,6 +365,10 @@ impl World for SiteWorld<'_> {
 
     fn http_date(&self, seconds: i64) -> Vec<u8> {
         crate::runtime::clock::http_date_in(seconds).into_bytes()
+    }
+
+    fn is_late(&self) -> bool {
+        self.time.is_over()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

@@ -6,6 +6,7 @@ pub(crate) mod compress;
 pub(crate) mod directory_confs;
 pub(crate) mod directory_watch;
 pub(crate) mod document_root;
+pub mod evaluation_time;
 pub(crate) mod fastcgi_listener;
 pub mod files;
 pub(crate) mod listing;
@@ -39,6 +40,7 @@ use crate::proxy::server::Server;
 use crate::runtime::thread;
 use crate::site::compress::Compression;
 use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
+use crate::site::evaluation_time::EvaluationTime;
 use crate::site::files::StaticFile;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
@@ -244,6 +246,7 @@ impl Site {
                 confs: RefCell::new(&mut confs),
                 paths: RefCell::default(),
                 failure: Cell::default(),
+                time: EvaluationTime::start(),
             };
             let result = work(&world, resolver);
             // A decision without knowledge of the files would be a wrong one.

@@ -138,6 +138,7 @@ impl AliasConf {
         }
         let uri = &scope.request.uri;
         for redirect in &self.redirects {
+            scope.check_time()?;
             let location = match &redirect.from {
                 From::Prefix(prefix) => match matched_length(uri, prefix) {
                     Some(length) => redirect

@@ -200,11 +200,12 @@ impl HeaderRule {
             Action::Note => {}
             Action::Echo(regex) => {
                 for (name, value) in scope.request.headers_in.iter() {
-                    if regex.is_match(name).unwrap_or(false) {
+                    if scope.check_time().is_ok() && regex.is_match(name).unwrap_or(false) {
                         headers.add(name, value);
                     }
                 }
             }
+            Action::Edit { .. } if scope.check_time().is_err() => {}
             Action::Edit { regex, is_global } => {
                 let text = self.text(scope);
                 headers.edit(&self.name, |value| edited(value, regex, &text, *is_global));

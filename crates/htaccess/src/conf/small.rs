@@ -115,6 +115,7 @@ impl SetEnvIf {
     pub fn changes(&self, scope: &Scope<'_>) -> Result<Vec<EnvVariable>, Stop> {
         let groups = match &self.test {
             EnvTest::Attribute { attribute, regex } => {
+                scope.check_time()?;
                 let value = attribute.value(scope)?;
                 match regex.captures(&value)? {
                     Some(groups) => groups,

@@ -71,6 +71,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             }
             Test::Matches { word, regex, negated } => {
                 let word = self.word(word)?;
+                self.scope.check_time()?;
                 let is_match = if regex.has_groups() {
                     self.groups = regex.captures(&word)?;
                     self.groups.is_some()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised, unescaped};
+use crate::regex::TooCostly;
 use crate::request::{Kind, Request, SUBREQUEST};
 
 /// A subrequest, and the status that it would have.
@@ -128,6 +129,14 @@ impl Scope<'_> {
         // The directory itself, which is no URL, if there is no `RewriteBase`.
         let base = conf.map(|conf| conf.base.as_ref().unwrap_or(&conf.directory));
         [base.map(Vec::as_slice).unwrap_or_default(), path].concat()
+    }
+
+    /// To be asked before a regular expression is matched.
+    ///
+    /// # Errors
+    /// When the evaluation has taken too long.
+    pub fn check_time(&self) -> Result<(), TooCostly> {
+        if self.world.is_late() { Err(TooCostly) } else { Ok(()) }
     }
 
     /// Whether a user is in one of these groups.

@@ -277,6 +277,7 @@ impl Run<'_> {
         let rule = self.rule;
         let whole = [&request.filename[..], &request.path_info].concat();
         let path = whole.strip_prefix(&self.conf.directory[..]).unwrap_or(&whole).to_vec();
+        world.check_time()?;
         let captures = rule.pattern.captures(&path)?;
         if captures.is_some() == rule.is_negated {
             return Ok(Applied::No);
@@ -472,6 +473,7 @@ impl RuleCondition {
         context: &mut Context,
         scope: &Scope<'_>,
     ) -> Result<bool, TooCostly> {
+        scope.check_time()?;
         Ok(match &self.test {
             CondTest::Matches(regex) => match regex.captures(input)? {
                 Some(groups) => {
