@@ -14,6 +14,9 @@ pub const STACKS_MAX: usize = 20_000;
 /// Longest stack, in bytes. The innermost calls of longer ones are left out.
 pub const STACK_BYTES_MAX: usize = 8 * 1024;
 
+/// Most calls of a stack that is read; fewer are written.
+const CALLS_MAX: usize = 128;
+
 /// Largest file of folded stacks, in bytes.
 pub const FOLDED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
@@ -34,7 +37,7 @@ struct CallText<'a>(&'a mut String);
 
 impl Write for CallText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_separator = |c: char| c == ';' || c.is_control();
+        let is_separator = |c: char| c == ';' || is_invisible(c);
         if text.contains(is_separator) {
             self.0.extend(text.chars().map(|c| if is_separator(c) { '_' } else { c }));
         } else {
@@ -42,6 +45,26 @@ impl Write for CallText<'_> {
         }
         Ok(())
     }
+}
+
+/// Control characters, and those that separate lines or turn the direction of what follows
+/// (Unicode's Bidi_Control).
+fn is_invisible(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control() || ('\u{2028}'..='\u{202e}').contains(&c)
+}
+
+/// Whether a text could be that of [`FoldedStacks::lines`]: stacks of a limited length, with a number
+/// each.
+pub fn is_sound(text: &str) -> bool {
+    let is_stack = |line: &str| {
+        let Some((calls, count)) = line.rsplit_once(' ') else { return false };
+        calls.len() <= STACK_BYTES_MAX
+            && calls.matches(';').count() < CALLS_MAX
+            && count.parse::<u64>().is_ok()
+            && !calls.contains(is_invisible)
+    };
+    text.lines().take(STACKS_MAX + 2).all(is_stack) && text.lines().count() <= STACKS_MAX + 1
 }
 
 impl FoldedStacks {
@@ -101,6 +124,20 @@ mod tests {
             stacks.count(["main", inner].into_iter());
         }
         assert_eq!(stacks.lines(), "main;b 2\nmain;c_d_9 7 1\n");
+    }
+
+    #[test]
+    fn what_no_stacks_give_is_not_sound() {
+        let mut stacks = FoldedStacks::default();
+        stacks.count(["main", "turns\u{202e}"].into_iter());
+        stacks.count(std::iter::once("other calls"));
+        assert!(is_sound(&stacks.lines()) && is_sound(""), "{}", stacks.lines());
+        let many = "a 1\n".repeat(STACKS_MAX + 2);
+        let long = format!("{} 1\n", "x".repeat(STACK_BYTES_MAX + 1));
+        let deep = format!("{} 1\n", "a;".repeat(CALLS_MAX));
+        for text in ["a\n", "a b\n", "a\x1b[2J 1\n", "a\u{202e} 1\n", &many, &long, &deep] {
+            assert!(!is_sound(text), "{:?}", text.chars().take(20).collect::<String>());
+        }
     }
 
     #[test]

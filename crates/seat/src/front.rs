@@ -226,7 +226,8 @@ impl FrontEnd {
     /// The cost of a request as reported by its worker, once the end of its response has been read;
     /// `None` if not reported.
     pub fn spent(&self, assigned: &AssignedSlot) -> Option<Spent> {
-        Spent::read(&self.layout.slot(assigned.seat, assigned.slot).worker.spent)
+        let spent = Spent::read(&self.layout.slot(assigned.seat, assigned.slot).worker.spent)?;
+        Some(spent.within(assigned.at().elapsed()))
     }
 
     /// The script's duration in microseconds as reported by its worker, once the request is done;

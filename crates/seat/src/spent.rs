@@ -1,5 +1,6 @@
 //! The cost of a request: how a worker's time was spent.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -7,6 +8,18 @@ use crate::slot_words::SpentWords;
 
 /// Upper bound for untrusted times, in microseconds: 51 days.
 const MAX_MICROS: u64 = 1 << 42;
+
+/// Most of a worker's own time between two requests, which counts as that of the second.
+const BETWEEN_REQUESTS: Duration = Duration::from_secs(1);
+
+/// The processors that this process may use.
+fn processors() -> u32 {
+    static COUNT: OnceLock<u32> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    })
+}
 
 /// The cost of a request to its worker, from its assignment until its response was complete; for a
 /// script that continued after its response, until its end.
@@ -42,6 +55,20 @@ impl Spent {
             core_wait: core_wait.map(|(before, after)| before + after),
             children: self.children + more.children,
             peak_memory: self.peak_memory.max(more.peak_memory),
+        }
+    }
+
+    /// What is possible within the time for which the front has seen the request run. A worker can
+    /// report anything.
+    pub(crate) fn within(self, seen: Duration) -> Spent {
+        let held = seen + BETWEEN_REQUESTS;
+        let most = held.saturating_mul(processors());
+        Spent {
+            held: self.held.min(held),
+            cpu: self.cpu.min(most),
+            core_wait: self.core_wait.map(|waited| waited.min(most)),
+            children: self.children.min(most),
+            ..self
         }
     }
 

@@ -167,16 +167,14 @@ impl MemoryLedger {
     pub fn promise(&mut self, pool: &str, workers: usize) {
         let cap = self.claim_cap(pool, self.common.memory.map(|memory| memory.limit));
         let known = self.pools.get_mut(pool);
-        let (worker, reserved) = known.map_or(
-            (UNKNOWN_WORKER_BYTES, UNKNOWN_WORKER_BYTES * workers as f64),
-            |known| {
+        let (worker, reserved) =
+            known.map_or((UNKNOWN_WORKER_BYTES, UNKNOWN_WORKER_BYTES * workers as f64), |known| {
                 let before = known.is_to_have(cap);
                 self.all.claim -= known.claims(cap);
                 known.promise(workers);
                 self.all.claim += known.claims(cap);
                 (known.worker(), known.is_to_have(cap) - before)
-            },
-        );
+            });
         self.common.promised += reserved;
         let apart = self.apart.get_mut(pool);
         if let Some(budget) = apart {

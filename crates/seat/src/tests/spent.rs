@@ -91,8 +91,10 @@ fn times_that_no_request_takes_are_cut() {
         peak_memory: u64::MAX,
     });
     let spent = front.spent(&assigned).unwrap();
-    assert!(spent.held < Duration::from_secs(60 * 86_400));
-    assert!(spent.cpu + spent.children < Duration::from_secs(120 * 86_400));
+    // The request has been running for a moment.
+    assert!(spent.held < Duration::from_secs(60));
+    let most = Duration::from_secs(60) * std::thread::available_parallelism().unwrap().get() as u32;
+    assert!(spent.cpu < most && spent.children < most, "{spent:?}");
     assert_eq!(spent.blocked(), Some(Duration::ZERO));
 }
 

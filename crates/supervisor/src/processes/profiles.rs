@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use maitred_control::admin::Reply;
-use maitred_control::folded::FOLDED_BYTES_MAX;
+use maitred_control::folded::{self, FOLDED_BYTES_MAX};
 use maitred_control::{Generation, ProfileSamples, ToZygote};
 use maitred_os::shared;
 
@@ -154,7 +154,7 @@ fn read(result: &OwnedFd) -> io::Result<String> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
     let text = String::from_utf8(bytes).ok();
-    // It is printed on a terminal.
-    let is_plain = |text: &String| text.chars().all(|c| c == '\n' || !c.is_control());
-    text.filter(is_plain).ok_or_else(|| io::Error::other("the pool's PHP has sent no profile"))
+    // It is printed on a terminal, and drawn call by call.
+    text.filter(|text| folded::is_sound(text))
+        .ok_or_else(|| io::Error::other("the pool's PHP has sent no profile"))
 }
