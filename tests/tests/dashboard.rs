@@ -102,7 +102,7 @@ fn the_stream_says_what_changes_and_ends_with_the_server() {
     let sample = events.next("sample");
     assert!(sample["all"]["requests"].is_u64() && sample["all"]["times"].is_array(), "{sample}");
 
-    // Another site's page, in the browser of somebody on this machine, opens none.
+    // Another site's page, in a browser on this machine, opens none.
     for from in ["cross-site", "same-site"] {
         let request = Request::get("/dashboard/events").header("Sec-Fetch-Site", from);
         assert_eq!(http::ask(admin, &request).status, 403);

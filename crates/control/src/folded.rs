@@ -54,8 +54,8 @@ fn is_invisible(c: char) -> bool {
     turns || c.is_control() || ('\u{2028}'..='\u{202e}').contains(&c)
 }
 
-/// Whether a text could be that of [`FoldedStacks::lines`]: stacks of a limited length, with a number
-/// each.
+/// Whether a text could be that of [`FoldedStacks::lines`]: stacks of a limited length, with a
+/// number each.
 pub fn is_sound(text: &str) -> bool {
     let is_stack = |line: &str| {
         let Some((calls, count)) = line.rsplit_once(' ') else { return false };

@@ -283,8 +283,8 @@ impl Request {
         users.find(|user| user.file == authn.users && user.group_file == authn.groups)
     }
 
-    /// Where a user is required, that of another file counts for nothing: after an internal redirect
-    /// other files can apply.
+    /// Where a user is required, that of another file counts for nothing: after an internal
+    /// redirect other files can apply.
     pub(crate) fn choose_user(&mut self) {
         if self.conf.authz.section.is_some() && self.conf.authn.is_set() {
             self.user = self.known_user().map(|user| user.name.clone());

@@ -82,8 +82,8 @@ pub struct Budget {
     pub roughly: usize,
 }
 
-/// The most that a pool reserves before the memory of its workers is known, in bytes: until then the
-/// estimate for a worker rests on peaks that the workers themselves report.
+/// The most that a pool reserves before the memory of its workers is known, in bytes: until then
+/// the estimate for a worker rests on peaks that the workers themselves report.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ClaimCap {
     /// A part of the server's memory.
@@ -96,7 +96,7 @@ impl ClaimCap {
     /// No cap, for memory that is the pool's own.
     pub(super) const NONE: ClaimCap = ClaimCap { share: f64::INFINITY, own: f64::INFINITY };
 
-    /// The cap for so many workers: what unknown workers usually take is not in doubt.
+    /// The cap for this number of workers: what unknown workers usually take is not in doubt.
     fn of(self, workers: usize) -> f64 {
         self.share.max(workers as f64 * UNKNOWN_WORKER_BYTES).min(self.own)
     }
