@@ -55,7 +55,9 @@ def calls(bench):
         SYSTEM_CALLS_TITLE, "", f"≤ {most}", count, f"{count:.2f}", count <= most
     )
     text = (f"Counted by strace over {TRACED_REQUESTS} requests, one after the other on one "
-            "connection.")
+            "connection. strace takes the processor away from a worker at each call, so that "
+            "maitred's reads its times (pread64, getrusage) for every request; by itself it does "
+            "so only after an interruption.")
     lines = [(name, f"{sum(each.values()):.2f}", often(each)) for name, each in found.items()]
     columns = ("server", "per request", "which")
     return report.Section(SYSTEM_CALLS_TITLE, text, columns, lines, [outcome], found)

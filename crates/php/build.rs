@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 25] = [
+const SOURCES: [&str; 27] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -24,11 +24,13 @@ const SOURCES: [&str; 25] = [
     "connections.c",
     "ending.c",
     "folder.c",
+    "imports.c",
     "info.c",
     "interposed.c",
     "library.c",
     "limits.c",
     "metrics.c",
+    "opcache_lock.c",
     "patterns.c",
     "preload.c",
     "snapshot.c",

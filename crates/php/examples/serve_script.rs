@@ -14,6 +14,7 @@
 //!   --body FILE                          request body of every request
 //!   --repeat N                           serve the list N times
 //!   --fork                               serve in a forked child, as a worker does
+//!   --share-lock                         workers say in shared memory that they use OPcache
 //!   --compile PATH                       first put it into OPcache, in a forked child
 //!   --cached                             at last tell what OPcache holds, in a forked child
 //!   --leave-after N                      the client goes after N bytes of an answer
@@ -40,6 +41,7 @@ struct Arguments {
     body: Option<PathBuf>,
     repeat: usize,
     fork: bool,
+    share_lock: bool,
     compile: Vec<PathBuf>,
     cached: bool,
     leave_after: Option<usize>,
@@ -77,6 +79,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             "--body" => parsed.body = Some(next()?.into()),
             "--repeat" => parsed.repeat = next()?.parse()?,
             "--fork" => parsed.fork = true,
+            "--share-lock" => parsed.share_lock = true,
             "--compile" => parsed.compile.push(next()?.into()),
             "--cached" => parsed.cached = true,
             "--leave-after" => parsed.leave_after = Some(next()?.parse()?),
@@ -287,8 +290,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         })?;
     }
+    if arguments.share_lock && !engine.share_opcache_lock(1) {
+        return Err("OPcache's lock cannot be shared".into());
+    }
     if arguments.fork {
-        in_child(&mut engine, |engine| serve_all(engine, &arguments))?;
+        in_child(&mut engine, |engine| {
+            engine.take_opcache_lock(0);
+            serve_all(engine, &arguments)
+        })?;
     } else {
         serve_all(&mut engine, &arguments)?;
     }

@@ -398,6 +398,16 @@ bool maitred_php_validates_scripts(void);
 uint64_t maitred_php_running_request(const struct maitred_memory *memory, bool *is_running);
 
 /*
+ * Has the workers that this process will fork say in shared memory that they use OPcache, instead
+ * of locking `file`, the file of OPcache's locks. After the start, outside a request. False leaves
+ * all as it was: without OPcache, or where it is not as expected.
+ */
+bool maitred_php_share_opcache_lock(int file, uint32_t workers);
+
+/* In the forked worker of this number, before its first request. */
+void maitred_php_take_opcache_lock(uint32_t worker);
+
+/*
  * An address within OPcache's shared memory, if PHP has been started with OPcache: that is where
  * OPcache moves the names that the engine knows. NULL or any other address without it.
  */

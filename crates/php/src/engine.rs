@@ -240,6 +240,20 @@ impl Engine {
         raw::after_fork();
     }
 
+    /// Has the next `workers` forked children say in shared memory that they use OPcache, instead
+    /// of locking a file: two system calls less for each request. Call it once, after the start and
+    /// with `/proc`. False if all stays as it was, since OPcache is off or not as expected.
+    pub fn share_opcache_lock(&mut self, workers: u32) -> bool {
+        self.raw.share_opcache_lock(workers)
+    }
+
+    /// In the child with this number below `workers` of
+    /// [`share_opcache_lock`](Self::share_opcache_lock), before its first request. A second process
+    /// with the same number locks the file while the first uses OPcache.
+    pub fn take_opcache_lock(&mut self, worker: u32) {
+        self.raw.take_opcache_lock(worker);
+    }
+
     /// Serves one request.
     ///
     /// # Panics

@@ -4,6 +4,7 @@
 pub(crate) mod connections;
 pub(crate) mod metrics_extension;
 pub(crate) mod opcache;
+mod opcache_lock;
 pub(crate) mod opcache_memory;
 pub(crate) mod patterns;
 pub(crate) mod present;

@@ -169,15 +169,22 @@ fn a_folder_that_was_exchanged_is_entered_within_a_second() {
 }
 
 #[test]
-fn a_request_makes_no_system_calls_but_opcaches_two() {
+fn a_request_makes_no_system_calls_but_opcaches_two_and_none_with_its_lock_in_shared_memory() {
+    for (options, most) in [(&["--fork"][..], 2.5), (&["--fork", "--share-lock"], 0.5)] {
+        let each = system_calls_of_a_request(options);
+        assert!(each < most, "{options:?}: {each} system calls per request");
+    }
+}
+
+fn system_calls_of_a_request(options: &[&str]) -> f64 {
     let php = Php::new()
+        .with(options)
         .opcache()
         .ini("opcache.file_update_protection=0\nmax_execution_time=30")
         .file("t.php", "<?php echo 'hello';");
     let few = system_calls(&php, "100");
     let many = system_calls(&php, "1100");
-    let each = (many - few) / 1000.0;
-    assert!(each < 2.5, "{each} system calls per request");
+    (many - few) / 1000.0
 }
 
 fn system_calls(php: &Php, repeat: &str) -> f64 {
@@ -185,7 +192,7 @@ fn system_calls(php: &Php, repeat: &str) -> f64 {
     let summary = php.path("calls");
     let mut command = std::process::Command::new("strace");
     command
-        .arg("-c")
+        .args(["-c", "-f"])
         // The allocator of PHP 8.4 asks which process it is in.
         .args(["-e", "trace=!getpid"])
         .arg("-o")

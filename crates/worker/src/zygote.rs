@@ -185,6 +185,11 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     }
     // Not earlier: PHP's start runs preloading.
     let proc = OwnProc::open().map_err(|error| error.to_string())?;
+    if mode(settings) == Mode::Classic {
+        // A booted script uses OPcache all the time, and not request by request. If it is refused,
+        // workers lock the file.
+        let _ = engine.share_opcache_lock(settings.seats);
+    }
     judge_values(settings, &engine)?;
     let version = engine.version();
     // No warning if unknown: a distribution may have fixed an older release.
@@ -309,6 +314,7 @@ fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
             let (worker, reports) = zygote.become_worker(&place);
             let (Some(script), Some(reports)) = (&worker.settings.worker_script, reports) else {
                 engine.after_fork();
+                engine.take_opcache_lock(worker.seat);
                 seat::serve(worker, &mut engine)
             };
             // Without it, the worker is killed instead.
