@@ -260,9 +260,10 @@ impl Connection {
         loop {
             let found = self.buffer[searched..].windows(end.len()).position(|window| window == end);
             if let Some(position) = found {
-                let taken =
-                    self.buffer.drain(..searched + position + end.len()).collect::<Vec<_>>();
-                return Ok(taken[..taken.len() - end.len()].to_vec());
+                let before = searched + position;
+                let mut taken = self.remove(before + end.len());
+                taken.truncate(before);
+                return Ok(taken);
             }
             searched = self.buffer.len().saturating_sub(end.len() - 1);
             self.fill_or_fail(inside)?;
@@ -273,7 +274,13 @@ impl Connection {
         while self.buffer.len() < count {
             self.fill_or_fail(inside)?;
         }
-        Ok(self.buffer.drain(..count).collect())
+        Ok(self.remove(count))
+    }
+
+    /// Without a look at each byte, which takes seconds for a gigabyte as it is built for tests.
+    fn remove(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.buffer.split_off(count);
+        std::mem::replace(&mut self.buffer, rest)
     }
 
     /// Reads up to and including `end`, and returns what is before it.

@@ -41,9 +41,15 @@ pub fn assert_not_blank(path: &Path) {
     let frame = reader.next_frame(&mut pixels).expect("a screenshot has a frame");
     let samples = frame.color_type.samples();
     let mut counts: HashMap<&[u8], u64> = HashMap::new();
+    let mut run: (&[u8], u64) = (&[], 0);
     for pixel in pixels[..frame.buffer_size()].chunks_exact(samples) {
-        *counts.entry(pixel).or_default() += 1;
+        if pixel != run.0 {
+            *counts.entry(run.0).or_default() += run.1;
+            run = (pixel, 0);
+        }
+        run.1 += 1;
     }
+    *counts.entry(run.0).or_default() += run.1;
     let total: u64 = counts.values().sum();
     let most = counts.values().copied().max().unwrap_or(0);
     let share = most as f64 / total.max(1) as f64;

@@ -85,11 +85,11 @@ fn sockets(address: SocketAddr) -> Vec<(String, u64)> {
         IpAddr::V6(_) => String::new(),
     };
     let is_own = |local: &str| local.starts_with(&own) || local.starts_with("00000000:");
+    // `SL: LOCAL:PORT REMOTE:PORT ST TX_QUEUE:RX_QUEUE …`, of which all but SL have a fixed width:
+    // as built for tests, to look for blanks in thousands of lines takes longer than to read them.
     let sockets = table.lines().skip(1).filter_map(|line| {
-        let mut columns = line.split_whitespace().skip(1);
-        let local = columns.next()?;
-        let state = columns.nth(1)?;
-        let (_, waiting) = columns.next()?.split_once(':')?;
+        let line = line.get(line.bytes().position(|byte| byte == b':')? + 2..)?;
+        let (local, state, waiting) = (line.get(..13)?, line.get(28..30)?, line.get(40..48)?);
         let waiting = u64::from_str_radix(waiting, 16).ok()?;
         (local.ends_with(&wanted) && is_own(local)).then(|| (state.to_owned(), waiting))
     });

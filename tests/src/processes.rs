@@ -38,29 +38,58 @@ impl std::hash::Hash for Process {
     }
 }
 
+/// What /proc/PID/stat says of a process (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy)]
+struct Stat {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    started: u64,
+    state: char,
+}
+
+impl Stat {
+    /// Nothing if there is no such process. All processes are read at each look at a family: this
+    /// has to be quick also as it is built for tests.
+    fn read(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name may have blanks and brackets.
+        let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = stat.get(end_of_name + 2..)?.split(|byte| *byte == b' ');
+        let state = char::from(*fields.next()?.first()?);
+        let parent = number(fields.next()?)? as i32;
+        let group = number(fields.next()?)? as i32;
+        // The rest up to `starttime`, the 22nd field of all.
+        let started = number(fields.nth(16)?)?;
+        Some(Self { pid, parent, group, started, state })
+    }
+
+    /// The process, with its title.
+    fn with_title(self) -> Process {
+        let Self { pid, parent, group, started, state } = self;
+        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut title = String::from_utf8_lossy(&cmdline).replace('\0', " ").trim().to_owned();
+        if title.is_empty() {
+            title = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        }
+        Process { pid, parent, group, started, state, title }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 impl Process {
     /// Reads one process; nothing if there is no such process.
     pub fn read(pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, after_name) = stat.rsplit_once(") ")?;
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let title = String::from_utf8_lossy(&cmdline).replace('\0', " ").trim().to_owned();
-        Some(Self {
-            pid,
-            parent: number(1)? as i32,
-            group: number(2)? as i32,
-            started: number(19)?,
-            state: fields.first()?.chars().next()?,
-            title: if title.is_empty() { stat } else { title },
-        })
+        Stat::read(pid).map(Stat::with_title)
     }
 
     /// Whether this very process still runs; a zombie does not, nor does another process with its
     /// pid.
     pub fn is_running(&self) -> bool {
-        Self::read(self.pid).is_some_and(|now| now.started == self.started && now.state != 'Z')
+        Stat::read(self.pid).is_some_and(|now| now.started == self.started && now.state != 'Z')
     }
 
     /// Sends it a signal; nothing happens if it has ended.
@@ -80,23 +109,37 @@ pub fn signal_group(group: i32, signal: Signal) {
 
 /// All processes of the machine.
 pub fn all() -> Vec<Process> {
+    stats().into_iter().map(Stat::with_title).collect()
+}
+
+fn stats() -> Vec<Stat> {
     let entries = fs::read_dir("/proc").expect("/proc can be listed");
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Process::read).collect()
+    pids.filter_map(Stat::read).collect()
+}
+
+/// The processes of a group; zombies are left out.
+pub fn in_group(group: i32) -> Vec<Process> {
+    let all = stats().into_iter().filter(|stat| stat.group == group && stat.state != 'Z');
+    all.map(Stat::with_title).collect()
 }
 
 /// The process `root`, its descendants, and the members of its process group; zombies are left out.
 pub fn family(root: i32) -> Vec<Process> {
-    let all = all();
+    let all = stats();
     let mut members: HashSet<i32> = HashSet::from([root]);
-    members.extend(all.iter().filter(|p| p.group == root).map(|p| p.pid));
+    members.extend(all.iter().filter(|stat| stat.group == root).map(|stat| stat.pid));
     loop {
-        let is_new = |p: &&Process| members.contains(&p.parent) && !members.contains(&p.pid);
-        let children: Vec<i32> = all.iter().filter(is_new).map(|p| p.pid).collect();
-        if children.is_empty() {
+        let before = members.len();
+        for stat in &all {
+            if members.contains(&stat.parent) {
+                members.insert(stat.pid);
+            }
+        }
+        if members.len() == before {
             break;
         }
-        members.extend(children);
     }
-    all.into_iter().filter(|p| members.contains(&p.pid) && p.state != 'Z').collect()
+    let living = all.into_iter().filter(|stat| members.contains(&stat.pid) && stat.state != 'Z');
+    living.map(Stat::with_title).collect()
 }

@@ -485,9 +485,7 @@ impl Server {
         let left = || {
             let seen = self.seen.lock().expect("no thread panics").clone();
             let mut left: Vec<Process> = seen.into_iter().filter(Process::is_running).collect();
-            left.extend(
-                processes::all().into_iter().filter(|p| p.group == group && p.state != 'Z'),
-            );
+            left.extend(processes::in_group(group));
             left
         };
         let gone = wait::poll(REMAINS_DEADLINE, || left().is_empty().then_some(()));

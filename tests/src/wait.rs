@@ -7,21 +7,40 @@ use std::time::{Duration, Instant};
 /// waits by itself.
 pub const DEADLINE: Duration = Duration::from_secs(50);
 
-/// The pause between two looks at a condition.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// The pauses between two looks at a condition.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
+
+/// The pauses grow with the wait, so that what is waited for is seen this part of the wait late.
+const LATE: u32 = 16;
+
+/// The same after looks that take long, such as a program that is run: processors are few, and a
+/// look takes them from what it waits for.
+const LATE_AFTER_LONG_LOOKS: u32 = 8;
+
+/// Pauses after such looks, in looks.
+const PAUSE_IN_LOOKS: u32 = 3;
 
 /// Looks until `condition` yields something, at most `within`; returns what it yielded, or nothing.
 pub fn poll<T>(within: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + within;
+    let begun = Instant::now();
     loop {
+        let looked = Instant::now();
         if let Some(found) = condition() {
             return Some(found);
         }
-        if Instant::now() >= deadline {
+        let waited = begun.elapsed();
+        if waited >= within {
             return None;
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(pause(waited, looked.elapsed()));
     }
+}
+
+/// The pause after so long a wait, whose latest look took so long.
+fn pause(waited: Duration, look: Duration) -> Duration {
+    let pause = (waited / LATE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+    pause.max((look * PAUSE_IN_LOOKS).min(waited / LATE_AFTER_LONG_LOOKS))
 }
 
 /// Looks until `condition` yields something.

@@ -1,6 +1,6 @@
 //! Autoscalers on the saturation that nodes measure: the HPA's rule, and KEDA's.
 //!
-//! The fewest nodes for a rate are found by trying all of them.
+//! The fewest nodes for a rate are found by trying all that are not overloaded by it.
 
 use maitred_simulator::chance::Times;
 use maitred_simulator::cluster::autoscalers::{Autoscaler, Fixed, Hpa};
@@ -20,12 +20,15 @@ const HELD: f64 = 400.0;
 
 const NONE: Times = Times::Fixed(0.0);
 
+/// Seconds of computation of a page, in the mean.
+const CPU: f64 = 0.05;
+
 /// Pages of 50 ms of computation and 50 ms of waiting: 40 a second keep a node's processors busy.
 fn pages(rate: &dyn Fn(f64) -> f64, most: f64, seconds: f64) -> Traffic<'_> {
     Traffic {
         rate,
         most,
-        cpu: Times::Exponential(0.05),
+        cpu: Times::Exponential(CPU),
         blocked: Times::Exponential(0.05),
         database: NONE,
         connections: 1,
@@ -46,7 +49,9 @@ fn fewest(rate: f64) -> usize {
         let outcome = play(NODE, &traffic, &mut Fixed(*nodes), 5);
         outcome.percentile(99.0, 60.0, HELD) <= P99
     };
-    (1..).find(holds).unwrap_or(usize::MAX)
+    // With fewer the queue only grows, and takes longest to play.
+    let least = (rate * CPU / NODE.cores).ceil() as usize;
+    (least.max(1)..).find(holds).unwrap_or(usize::MAX)
 }
 
 fn run(traffic: &Traffic<'_>, scaler: &mut dyn Autoscaler, seed: u64) -> ClusterOutcome {
