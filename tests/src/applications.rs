@@ -18,11 +18,40 @@ const WRITABLE: [&str; 5] = [
     "storage/framework/cache",
 ];
 
-/// A copy of an application, with its database, in a folder where it may write.
+/// The source of Debian's Laravel that has its version.
+const LARAVEL: &str = "/usr/share/php/Illuminate/Foundation/Application.php";
+
+/// From this version on, an application's structure is another, and `fixtures/laravel-11` has what
+/// differs.
+const LARAVEL_RESTRUCTURED: u32 = 11;
+
+/// The version of the installed Laravel, as `13.4.0`.
+pub fn laravel_version() -> String {
+    let source = std::fs::read_to_string(LARAVEL).expect("php-laravel-framework is installed");
+    let version = source.split("VERSION = '").nth(1).and_then(|rest| rest.split('\'').next());
+    version.expect("Laravel's application has its version").to_owned()
+}
+
+/// Whether the installed Laravel has the structure of before [`LARAVEL_RESTRUCTURED`].
+fn laravel_is_old() -> bool {
+    let version = laravel_version();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    major.expect("a version starts with a number") < LARAVEL_RESTRUCTURED
+}
+
+fn copy(name: &str, folder: &Path) {
+    let source = project_root().join("tests/fixtures").join(name);
+    run(Command::new("cp").arg("-r").arg(format!("{}/.", source.display())).arg(folder));
+}
+
+/// A copy of an application, with its database, in a folder where it may write. Laravel's has the
+/// structure of the installed version.
 pub fn application(name: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let source = project_root().join("tests/fixtures").join(name);
-    run(Command::new("cp").arg("-r").arg(format!("{}/.", source.display())).arg(folder.path()));
+    copy(name, folder.path());
+    if name == "laravel" && !laravel_is_old() {
+        copy("laravel-11", folder.path());
+    }
     let var = folder.path().join("var");
     std::fs::create_dir(&var).expect("a folder can be made");
     let make = "$d = new PDO('sqlite:' . $argv[1]);

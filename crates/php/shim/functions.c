@@ -16,8 +16,10 @@
 PHP_INI_BEGIN()
 	SWITCH("cgi.rfc2616_headers", "0", PHP_INI_ALL, rfc2616_headers)
 	SWITCH("cgi.nph", "0", PHP_INI_ALL, nph)
+#if PHP_VERSION_ID < 80500
 	SWITCH("cgi.force_redirect", "1", PHP_INI_SYSTEM, force_redirect)
 	TEXT("cgi.redirect_status_env", PHP_INI_SYSTEM, redirect_status_env)
+#endif
 	SWITCH("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, fix_pathinfo)
 	SWITCH("cgi.discard_path", "0", PHP_INI_SYSTEM, discard_path)
 	SWITCH("fastcgi.logging", "1", PHP_INI_SYSTEM, logging)

@@ -134,6 +134,10 @@ static int before_fetch(zend_execute_data *execute_data)
 	if (name) {
 		report(name, key_after(opline));
 	}
+	/* PHP frees the result of an opcode that throws: here still what was in that place before. */
+	if (EG(exception) && (opline->result_type & (IS_VAR | IS_TMP_VAR))) {
+		ZVAL_UNDEF(EX_VAR(opline->result.var));
+	}
 	return ZEND_USER_OPCODE_DISPATCH;
 }
 

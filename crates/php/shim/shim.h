@@ -475,8 +475,7 @@ struct maitred_library {
 	uintptr_t base;
 	/* The end of its last segment. */
 	uintptr_t end;
-	/* Executable segments, and the last of them. */
-	size_t segments;
+	/* The largest executable segment. */
 	uintptr_t code;
 	size_t code_bytes;
 	/* What the dynamic linker has made read-only after relocation (PT_GNU_RELRO). */

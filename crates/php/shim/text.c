@@ -71,9 +71,12 @@ static int visit(struct dl_phdr_info *object, size_t size, void *data)
 			library->end = end;
 		}
 		if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X)) {
-			library->segments++;
-			library->code = segment->p_vaddr;
-			library->code_bytes = segment->p_filesz;
+			/* With OPcache as a part of libphp there is a second one, of one function: while that
+			 * moves the code to huge pages, it must not be moved itself. */
+			if (segment->p_filesz > library->code_bytes) {
+				library->code = segment->p_vaddr;
+				library->code_bytes = segment->p_filesz;
+			}
 		} else if (segment->p_type == PT_GNU_RELRO) {
 			library->constant = segment->p_vaddr;
 			library->constant_bytes = segment->p_memsz;

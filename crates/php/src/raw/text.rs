@@ -11,7 +11,6 @@ use std::slice;
 struct RawLibrary {
     base: usize,
     end: usize,
-    segments: usize,
     code: usize,
     code_bytes: usize,
     constant: usize,
@@ -33,12 +32,11 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The loaded libphp, if it has one executable segment, a build id and read-only data.
+    /// The loaded libphp, if it has code, a build id and read-only data.
     pub(crate) fn loaded() -> Option<Library> {
         let mut raw = RawLibrary {
             base: 0,
             end: 0,
-            segments: 0,
             code: 0,
             code_bytes: 0,
             constant: 0,
@@ -48,14 +46,14 @@ impl Library {
         };
         // SAFETY: `raw` is laid out as C wants it and outlives the call.
         unsafe { maitred_php_library(&raw mut raw) };
-        let is_usable = raw.segments == 1
+        let is_usable = raw.code_bytes > 0
             && !raw.build_id.is_null()
             && raw.constant_bytes > 0
             && raw.constant.is_multiple_of(size_of::<usize>());
         is_usable.then_some(Library { raw })
     }
 
-    /// Its machine code.
+    /// Its machine code: the largest of its executable segments.
     pub(crate) fn code(&self) -> &[u8] {
         // SAFETY: the dynamic linker has mapped this segment readable, nothing writes to it, and
         // libphp is never unloaded: this program is linked with it.
