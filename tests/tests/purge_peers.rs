@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Request, Response};
@@ -14,6 +14,7 @@ use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, public_folder, set_mode,
 };
 use maitred_tests::{Target, maitred_program, wait};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -38,9 +39,13 @@ fn site() -> TempDir {
 }
 
 fn write(root: &TempDir, text: &str) {
-    let new = root.path().join("data/.a");
+    write_page(root, "a", text);
+}
+
+fn write_page(root: &TempDir, name: &str, text: &str) {
+    let new = root.path().join("data/.new");
     std::fs::write(&new, text).expect("data can be written");
-    std::fs::rename(&new, root.path().join("data/a")).expect("data can be replaced");
+    std::fs::rename(&new, root.path().join("data").join(name)).expect("data can be replaced");
 }
 
 /// A place for a node: where it serves and where it listens for peers, and its cached pages, which
@@ -255,6 +260,137 @@ fn a_purge_reaches_all_peers_and_one_that_is_away_is_named_and_gets_it_before_it
     write(root, "7");
     wait::until_true("a purge that is everywhere", || purge(&nodes[0], "a.example/a").0 == Some(0));
     assert_eq!(get(&second, "/a") + &get(&nodes[0], "/a") + &get(&nodes[1], "/a"), "777");
+}
+
+/// Begins to purge a page.
+fn begin_purge(server: &Server, what: &str) -> Child {
+    let mut command = Command::new(maitred_program());
+    command.args(["purge", what]).arg("--admin-socket").arg(server.admin_socket());
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().expect("maitred can be run")
+}
+
+fn has_socket(child: &Child) -> bool {
+    let links = std::fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten();
+    let mut targets = links.flatten().filter_map(|link| std::fs::read_link(link.path()).ok());
+    targets.any(|target| target.to_string_lossy().starts_with("socket:"))
+}
+
+#[test]
+fn an_upgrade_while_purges_wait_for_a_peer_costs_no_node_its_pages() {
+    let cluster = Cluster::new(&[true, true]);
+    let held = cluster.root.path().join("data/held");
+    let preload = cluster.root.path().join("preload.php");
+    let text = format!("<?php while (file_exists({held:?})) {{ usleep(10_000); }}");
+    std::fs::write(&preload, text).expect("it can be written");
+    let preload = format!("php_admin_value.\"opcache.preload\" = {preload:?}");
+    let first = cluster.setup(0, SECRET).pool(&preload).start();
+    let second = cluster.start(1);
+    for node in [&first, &second] {
+        await_everywhere(node);
+        ["/a", "/b"].iter().for_each(|page| await_hit(node, page));
+    }
+    // So that what is dropped without a cause is noticed.
+    write_page(&cluster.root, "b", "2");
+
+    // A purge waits for a process that is stopped, and the upgrade does not wait for the purge.
+    let process = purges_process(&second);
+    process.signal(Signal::STOP);
+    write(&cluster.root, "2");
+    let marks = (first.log().mark(), second.log().mark());
+    let waiting = begin_purge(&first, "a.example/a");
+    std::fs::write(&held, "").expect("it can be written");
+    let before = purges_process(&first);
+    first.signal(Signal::USR2);
+    let waited = waiting.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&waited.stderr).into_owned();
+    assert_eq!(waited.status.code(), Some(3), "{said}");
+    first.expect_log(marks.0, "takes over");
+
+    // While the new program is tried, purges are everywhere, and pages are served for longer than a
+    // lease.
+    process.signal(Signal::CONT);
+    wait::until_true("another process", || purges_process(&first) != before);
+    let begun = Instant::now();
+    await_everywhere(&first);
+    assert_eq!(get(&second, "/a"), "2");
+    wait::until_true("more than a lease", || begun.elapsed() > LEASE + LEASE / 4);
+    [&first, &second].iter().for_each(|node| await_hit(node, "/a"));
+    write(&cluster.root, "3");
+    wait::until_true("a purge by a peer", || purge(&second, "a.example/a").0 == Some(0));
+    assert_eq!(get(&first, "/a"), "3");
+    assert!(!first.log().since(marks.0).iter().any(|line| line.contains("upgraded to")));
+    std::fs::remove_file(&held).expect("it can be removed");
+    first.expect_log(marks.0, "upgraded to");
+    await_everywhere(&first);
+    assert_eq!(get(&first, "/a") + &get(&second, "/a"), "33");
+    assert!(!has_dropped(&first, marks.0), "{:#?}", first.log().since(marks.0));
+    assert!(!has_dropped(&second, marks.1), "{:#?}", second.log().since(marks.1));
+    for node in [&first, &second] {
+        wait::until_true("the page that was not purged", || is_hit(node, "/b"));
+        assert_eq!(get(node, "/b"), "1");
+    }
+}
+
+#[test]
+fn a_purge_waits_for_a_front_that_is_about_to_start_with_pages_on_disk() {
+    let cluster = Cluster::new(&[true, false]);
+    let nodes = [cluster.start(0), cluster.start(1)];
+    nodes.iter().for_each(await_everywhere);
+    for (by, text) in [(1, "2"), (0, "3")] {
+        nodes.iter().for_each(|node| await_hit(node, "/a"));
+        // The death of the front and the purge reach the supervisor at the same time.
+        let (front, supervisor) = (nodes[0].front().expect("it runs"), nodes[0].supervisor());
+        supervisor.signal(Signal::STOP);
+        front.signal(Signal::KILL);
+        write(&cluster.root, text);
+        let purge = begin_purge(&nodes[by], "a.example/a");
+        wait::until_true("its connection", || has_socket(&purge));
+        supervisor.signal(Signal::CONT);
+        let purged = purge.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&purged.stderr).into_owned();
+        // On a busy machine the other node may have waited in vain.
+        match purged.status.code() {
+            Some(0) => {}
+            Some(3) if by == 1 => await_everywhere(&nodes[1]),
+            code => panic!("{code:?} {said}"),
+        }
+        assert_eq!(nodes.each_ref().map(|node| get(node, "/a")), [text, text]);
+    }
+}
+
+/// Connects from an address of this machine to another one.
+fn connect_from(source: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a socket");
+    bind(&socket, &SocketAddr::new(source, 0)).expect("its address is free");
+    connect(&socket, &to).expect("it listens");
+    TcpStream::from(socket)
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_peer_out_that_is_connected() {
+    let cluster = Cluster::new(&[false, false]);
+    let nodes = [cluster.start(0), cluster.start(1)];
+    nodes.iter().for_each(await_everywhere);
+    let (at, peer) = (cluster.places[0].peer, cluster.places[1].peer.ip());
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).expect("it can be set");
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => true,
+            Ok(_) => false,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    };
+    for (source, limit) in [(peer, 8), (IpAddr::from([127, 0, 0, 9]), 2)] {
+        let mark = nodes[0].log().mark();
+        let mut idle: Vec<TcpStream> = (0..limit).map(|_| connect_from(source, at)).collect();
+        let mut more = connect_from(source, at);
+        wait::until_true("the end of one too many", || is_closed(&mut more));
+        nodes[0].expect_log(mark, &format!("a connection of {source} to the purge log was closed"));
+        wait::until_true("a purge", || purge(&nodes[0], "a.example/a").0 == Some(0));
+        wait::until_true("the end of all", || idle.iter_mut().all(&is_closed));
+    }
+    await_everywhere(&nodes[0]);
 }
 
 #[test]

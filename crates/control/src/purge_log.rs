@@ -44,6 +44,8 @@ pub enum ToPurgeLog {
     },
     /// The fronts have ended: no other node has to wait for this one. Then exit.
     Leave,
+    /// Exit: the process of another program takes the place of this one. The fronts go on.
+    Exit,
     /// Claim a run of a schedule for this node. Reply: [`FromPurgeLog::Claimed`].
     Claim {
         /// Its number.
@@ -200,6 +202,8 @@ pub enum PurgeReach {
     Uncertain,
     /// None but this one: the log cannot be reached, and the purge is sent later.
     Queued,
+    /// None but this one: the server is being upgraded, and the purge is sent right after.
+    Upgrading,
 }
 
 impl PurgeReach {
@@ -225,6 +229,11 @@ impl PurgeReach {
             ),
             PurgeReach::Queued => Some(
                 "only done here: the purge log cannot be reached, and the other nodes get it later"
+                    .to_owned(),
+            ),
+            PurgeReach::Upgrading => Some(
+                "only done here: this server is being upgraded, and the other nodes get it right \
+                 after; repeat it then"
                     .to_owned(),
             ),
         }

@@ -295,6 +295,24 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_cookie_keeps_a_response_out_of_a_cache_that_guards_cookies() {
+        let mut settings = Settings { guards_cookies: true, ..Settings::default() };
+        settings.key.cookies = vec!["lang".to_owned()];
+        let of = |settings: &Settings, cookie: &str| {
+            let plan = plan(settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]);
+            assert_eq!(plan.read, Ok(()));
+            plan.store
+        };
+        assert_eq!(of(&settings, "lang=de; shop_login=1"), Err(NotStored::UnknownCookie));
+        for known in ["lang=de", "_ga=1; lang=de", ""] {
+            assert_eq!(of(&settings, known), Ok(()), "{known}");
+        }
+        assert_eq!(plan(&settings, "GET", "/", &[]).store, Ok(()));
+        settings.guards_cookies = false;
+        assert_eq!(of(&settings, "shop_login=1"), Ok(()));
+    }
+
+    #[test]
     fn a_cookie_of_the_key_is_kept_only_as_php_reads_it_as_well() {
         let mut settings = Settings::default();
         settings.key.cookies =

@@ -346,6 +346,15 @@ mod tests {
     }
 
     #[test]
+    fn no_more_than_16384_wait_for_one_key() {
+        let fills = Fills::default();
+        fill(&fills, 0);
+        let joined = (0..20_000).map(|who| fills.join(&key("a"), 1, AGE, || who));
+        assert_eq!(joined.filter(|joined| *joined == Joined::Wait).count(), 16_384);
+        assert_eq!(fills.join(&key("a"), 1, AGE, || 0), Joined::PassThrough);
+    }
+
+    #[test]
     fn when_a_filler_fails_the_next_fills_and_the_others_wait_on() {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);

@@ -21,6 +21,12 @@ pub fn payload_of(order: &PurgeOrder) -> String {
     text.or_else(|| serde_json::to_string(&PurgeOrder::everything()).ok()).unwrap_or_default()
 }
 
+/// One purge in place of several: of all pages of their sites, or of everything.
+pub fn merged<'a>(payloads: impl Iterator<Item = &'a str>) -> String {
+    let orders: Vec<PurgeOrder> = payloads.map(purge_of).collect();
+    payload_of(&PurgeOrder::merged(&orders))
+}
+
 #[cfg(test)]
 mod tests {
     use maitred_control::purge::{PurgeMode, PurgeRequest, Target};

@@ -22,6 +22,11 @@ impl PositionFile {
         PositionFile { path: folder.join("purge-log"), written: None }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The position, if there is one.
     pub fn read(&self) -> Option<Position> {
         let is_short = fs::metadata(&self.path).ok()?.len() <= MAX_BYTES;
@@ -46,6 +51,32 @@ impl PositionFile {
     }
 }
 
+/// Logs that positions cannot be written, once until they can. The ones before are good until then:
+/// they are only older.
+#[derive(Debug, Default)]
+pub struct WriteFailures {
+    has_failed: bool,
+}
+
+impl WriteFailures {
+    /// The file was written, or not. Returns whether that is logged.
+    pub fn note(&mut self, path: &Path, written: io::Result<()>) -> bool {
+        let Err(error) = written else {
+            self.has_failed = false;
+            return false;
+        };
+        let is_new = !std::mem::replace(&mut self.has_failed, true);
+        if is_new {
+            tracing::warn!(
+                "{} cannot be written: {error}; as long as that is so, a restart may cost this \
+                 node its cached pages",
+                path.display()
+            );
+        }
+        is_new
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +84,14 @@ mod tests {
 
     fn position(number: u64) -> Position {
         Position { era: "e-1".to_owned(), id: EntryId { millis: 5, number } }
+    }
+
+    #[test]
+    fn a_failure_is_logged_once_until_the_file_can_be_written() {
+        let (mut failures, path) = (WriteFailures::default(), Path::new("/cache/purge-log"));
+        let full = || Err(io::Error::from_raw_os_error(28));
+        assert!(failures.note(path, full()) && !failures.note(path, full()));
+        assert!(!failures.note(path, Ok(())) && failures.note(path, full()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
 use crate::node_figures::FiguresExchange;
 use crate::payloads::{payload_of, purge_of};
-use crate::position_file::PositionFile;
+use crate::position_file::{PositionFile, WriteFailures};
 use crate::redis_log::RedisLog;
 use crate::wire::Keys;
 use crate::{Millis, millis, random};
@@ -64,6 +64,7 @@ pub struct Session {
     link: Link,
     member: Member,
     file: Option<PositionFile>,
+    failures: WriteFailures,
     written_at: Millis,
     retry: Millis,
     /// When it was last known to be reached, and whether its loss was logged.
@@ -103,6 +104,7 @@ impl Session {
             link,
             member: Member::new(member, start),
             file,
+            failures: WriteFailures::default(),
             written_at: 0,
             retry: 0,
             lost_since: None,
@@ -156,6 +158,10 @@ impl Session {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return Ok(()),
+                    Some(ToPurgeLog::Exit) => {
+                        self.write_position();
+                        return Ok(());
+                    }
                     Some(ToPurgeLog::Leave) => {
                         self.leave(redis).await;
                         return Ok(());
@@ -249,13 +255,8 @@ impl Session {
         let (Some(file), Some(position)) = (&mut self.file, self.member.position()) else {
             return;
         };
-        if let Err(error) = file.write(position) {
-            tracing::warn!(
-                "the position in the purge log cannot be written to cache_dir: {error}; after a \
-                 restart its pages are dropped"
-            );
-            self.file = None;
-        }
+        let written = file.write(position);
+        self.failures.note(file.path(), written);
     }
 
     fn obey(&mut self, order: ToPurgeLog) -> Result<(), String> {
@@ -267,6 +268,7 @@ impl Session {
             ToPurgeLog::Applied { mark, is_done: false } => self.member.not_applied(mark),
             ToPurgeLog::Begin
             | ToPurgeLog::Leave
+            | ToPurgeLog::Exit
             | ToPurgeLog::Claim { .. }
             | ToPurgeLog::Announce { .. } => Vec::new(),
         };
@@ -308,11 +310,11 @@ impl Session {
         match remark {
             Remark::NameTaken => tracing::error!(
                 "another server has the name {node} in the purge log: cached pages are not served \
-                 until each has a name of its own; set `node` in [purge_log]"
+                 until each has a `node` of its own in [purge_log]"
             ),
             Remark::Trimmed => tracing::warn!(
                 "the purge log was shortened before this node has read it: all cached pages are \
-                 dropped; `length` in [purge_log] is its length"
+                 dropped; raise `length` in [purge_log] if this happens again"
             ),
             Remark::Lost => tracing::info!(
                 "what was purged on other nodes is not known, since the purge log is new here or \

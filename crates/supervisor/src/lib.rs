@@ -176,7 +176,7 @@ fn take_over(
         systemd: state.systemd,
         cookies: state.cookies.clone(),
         reload_later: state.reload_later,
-        purge_log: state.purge_log,
+        purge_log: state.purge_log.clone(),
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {

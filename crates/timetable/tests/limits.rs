@@ -70,6 +70,20 @@ fn nicknames_are_times_of_the_day_but_for_the_hourly_one() {
 }
 
 #[test]
+fn one_of_two_days_is_enough_unless_a_field_begins_with_a_wildcard() {
+    let start = 1_767_225_600;
+    // Days of 2026, from 0, on which lines run.
+    let days = |line: &str| {
+        let table = Timetable::new(&When::Cron(line.to_owned()), Some("UTC")).unwrap();
+        let runs = std::iter::successors(table.next(start), |run| table.next(*run));
+        runs.take(2).map(|run| (run - start) / 86_400).collect::<Vec<_>>()
+    };
+    assert_eq!(days("0 0 13 * fri"), [1, 8]);
+    assert_eq!(days("0 0 */2 * mon"), [4, 18]);
+    assert_eq!(days("0 0 13 * */5"), [43, 71]);
+}
+
+#[test]
 fn a_time_that_no_calendar_has_is_never() {
     let table = Timetable::new(&When::Cron("@daily".to_owned()), Some("UTC")).unwrap();
     assert_eq!(table.in_words(i64::MAX), "never");

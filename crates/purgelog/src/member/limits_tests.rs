@@ -98,7 +98,7 @@ fn what_no_node_confirms_is_remembered_4096_times() {
         purges.submit(number, "{}".to_owned(), 10);
         purges.added(&[(number, id(number))], sight);
         purges.overdue(10, false);
-        purges.bound("all");
+        purges.bound();
     }
     let after = Sight { sent: 100, ..sight };
     let settled = purges.settle(after);

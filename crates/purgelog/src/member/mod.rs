@@ -538,7 +538,7 @@ impl Member {
 
     fn report_overdue(&mut self, now: Millis) -> Vec<Step> {
         let overdue = self.outgoing.overdue(now, self.is_up == Some(false));
-        self.outgoing.bound(&self.settings.everything);
+        self.outgoing.bound();
         overdue.into_iter().map(|(number, how)| Step::Report(number, how)).collect()
     }
 }

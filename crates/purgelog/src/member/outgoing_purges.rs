@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::others::Others;
 use crate::Millis;
 use crate::log_entry::{Addition, EntryId};
+use crate::payloads::merged;
 
-/// Most purges that wait to be sent. More of them become one purge of everything.
+/// Most purges that wait to be sent. More of them become one of all pages of their sites.
 const MAX_QUEUED: usize = 1024;
 
 /// Most purges that are remembered because not all nodes have applied them.
@@ -78,16 +79,17 @@ impl OutgoingPurges {
         self.purges.push(Outgoing { number, payload, until, is_reported: false, stage });
     }
 
-    /// Makes one purge of everything of those that wait for too long, and forgets the oldest that
-    /// were sent.
-    pub fn bound(&mut self, everything: &str) {
+    /// Makes one purge of those that wait for too long, and forgets the oldest that were sent.
+    pub fn bound(&mut self) {
         let waits = |one: &Outgoing| one.is_reported && matches!(one.stage, Stage::Queued);
-        if self.purges.iter().filter(|one| waits(one)).count() > MAX_QUEUED {
+        let waiting = self.purges.iter().filter(|one| waits(one));
+        if waiting.clone().count() > MAX_QUEUED {
+            let one = merged(waiting.map(|one| one.payload.as_str()));
             let last = self.purges.iter().rposition(waits);
             let number = last.and_then(|at| self.purges.get(at)).map(|one| one.number);
             self.purges.retain(|one| !waits(one) || Some(one.number) == number);
-            for one in self.purges.iter_mut().filter(|one| Some(one.number) == number) {
-                one.payload = everything.to_owned();
+            if let Some(last) = self.purges.iter_mut().find(|one| Some(one.number) == number) {
+                last.payload = one;
             }
         }
         if self.purges.len() > MAX_SENT {
@@ -197,17 +199,32 @@ impl OutgoingPurges {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use maitred_control::purge::{DroppedPages, Purge, PurgeMode, PurgeOrder};
 
-    #[test]
-    fn purges_that_cannot_be_sent_become_one_of_everything() {
+    use super::*;
+    use crate::payloads::payload_of;
+
+    /// Sends none of many purges. Returns the first one that would be sent then.
+    fn first_of_many(payload: impl Fn(u64) -> String) -> String {
         let mut purges = OutgoingPurges::default();
         for number in 0..3000 {
-            purges.submit(number, format!("{number}"), 10);
+            purges.submit(number, payload(number), 10);
             purges.overdue(0, true);
-            purges.bound("all");
+            purges.bound();
         }
         assert!(purges.purges.len() <= MAX_QUEUED + 1);
-        assert_eq!(purges.additions("i").first().unwrap().1.payload, "all");
+        purges.additions("i").swap_remove(0).1.payload
+    }
+
+    #[test]
+    fn purges_that_cannot_be_sent_become_one_of_their_sites_or_of_everything() {
+        let of_site = |site: &str, purge| {
+            let (site, how) = (site.to_owned(), PurgeMode::Hard);
+            PurgeOrder::Dropped(vec![DroppedPages { site, purge, how }])
+        };
+        let tag = |number: u64| payload_of(&of_site("a", Purge::Tag(number.to_string())));
+        assert_eq!(first_of_many(tag), payload_of(&of_site("a", Purge::All)));
+        let everything = payload_of(&PurgeOrder::everything());
+        assert_eq!(first_of_many(|number| number.to_string()), everything);
     }
 }

@@ -156,8 +156,7 @@ impl OwnLog {
             // Starts in between, of which the peer knows nothing, may have purged, too.
             None
         } else if known.log.process != process {
-            // All peers had everything of the earlier ones: the supervisor chooses another name of
-            // the server where they had not.
+            // What peers lacked of those before it is in this one: the supervisor sends it again.
             is_whole.then_some(0)
         } else {
             is_here(known.number).then_some(known.number)

@@ -48,6 +48,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// How long a listener rests that has failed to accept, as without a free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Why a connection is over that its other end has closed.
+const CLOSED: &str = "it has closed the connection";
+
 /// Messages to be sent over a connection, which ends without the sender.
 pub type Outbox = mpsc::Sender<PeerMessage>;
 
@@ -325,7 +328,7 @@ async fn next(
         }
         bytes.reserve(READ_BYTES);
         if input.read_buf(bytes).await? == 0 {
-            return Err(io::Error::other("it has closed the connection"));
+            return Err(io::Error::other(CLOSED));
         }
     }
 }
@@ -336,5 +339,8 @@ fn slow() -> String {
 
 fn why_of(error: Option<io::Error>) -> String {
     let Some(error) = error else { return String::new() };
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return CLOSED.to_owned();
+    }
     handshake_error(&error).map_or_else(|| error.to_string(), str::to_owned)
 }

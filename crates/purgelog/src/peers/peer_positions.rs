@@ -23,6 +23,11 @@ impl PeerPositions {
         PeerPositions { path: folder.join("purge-peers"), written: String::new() }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The position in the log of each of these peers, if there is one.
     pub fn read(&self, peers: &[SocketAddr]) -> Vec<Option<LogPosition>> {
         let is_short = fs::metadata(&self.path).is_ok_and(|file| file.len() <= MAX_BYTES);

@@ -23,6 +23,7 @@ use super::peer_states::PeerStates;
 use super::{PeerOutcome, PeerRemark, PeerStep};
 use crate::link::Link;
 use crate::payloads::{payload_of, purge_of};
+use crate::position_file::WriteFailures;
 use crate::{Millis, millis, random};
 
 /// How often the positions are written, in milliseconds.
@@ -48,6 +49,7 @@ pub struct PeerSession {
     present: Arc<Vec<Notify>>,
     states: PeerStates,
     file: Option<PeerPositions>,
+    failures: WriteFailures,
     written_at: Millis,
     /// The lease, until its end is logged.
     lease: Option<Millis>,
@@ -84,6 +86,7 @@ impl PeerSession {
             present: Arc::new((0..count).map(|_| Notify::new()).collect()),
             states: PeerStates::new(settings.node.clone(), &peers.addresses),
             file,
+            failures: WriteFailures::default(),
             written_at: now,
             lease: None,
             settings,
@@ -114,6 +117,10 @@ impl PeerSession {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return Ok(()),
+                    Some(ToPurgeLog::Exit) => {
+                        self.write_positions();
+                        return Ok(());
+                    }
                     Some(ToPurgeLog::Leave) => return self.leave(happened).await,
                     Some(order) => self.obey(order)?,
                 },
@@ -141,8 +148,8 @@ impl PeerSession {
         if self.lease.is_some_and(|until| until <= now) {
             self.lease = None;
             tracing::warn!(
-                "a peer has purges that are not applied here yet, or this process was stopped: \
-                 cached pages are not served until all peers that can be reached were heard of"
+                "the lease of the purge log has ended: cached pages are not served until each peer \
+                 that can be reached has replied and its purges are applied"
             );
         }
         if now >= self.written_at.saturating_add(WRITE_EVERY) {
@@ -160,13 +167,8 @@ impl PeerSession {
         let addresses = self.peers.addresses.iter().copied();
         let positions = addresses.zip(self.followed.positions());
         let known = positions.filter_map(|(address, position)| Some((address, position?)));
-        if let Err(error) = file.write(known) {
-            tracing::warn!(
-                "what is applied of the purges of other nodes cannot be written to cache_dir: \
-                 {error}; after a restart its pages are dropped"
-            );
-            self.file = None;
-        }
+        let written = file.write(known);
+        self.failures.note(file.path(), written);
     }
 
     fn obey(&mut self, order: ToPurgeLog) -> Result<(), String> {
@@ -182,7 +184,10 @@ impl PeerSession {
                 return self.link.say(&FromPurgeLog::Claimed { number, outcome });
             }
             // Peers exchange purges only.
-            ToPurgeLog::Announce { .. } | ToPurgeLog::Begin | ToPurgeLog::Leave => Vec::new(),
+            ToPurgeLog::Announce { .. }
+            | ToPurgeLog::Begin
+            | ToPurgeLog::Leave
+            | ToPurgeLog::Exit => Vec::new(),
         };
         self.carry_out(steps)
     }
@@ -237,10 +242,7 @@ impl PeerSession {
         outbox: Outbox,
     ) -> Vec<PeerStep> {
         let PeerMessage::Hello { from, to, known } = hello else { return Vec::new() };
-        // A copy of a node, with its configuration, is not that node.
-        let elsewhere = (source != from.ip())
-            .then(|| format!("it connects from {source}, and its `listen` is {from}"));
-        match elsewhere.map_or_else(|| follower(&self.peers, from, to), Err) {
+        match follower(&self.peers, source, from, to) {
             Ok(peer) => {
                 self.open.insert(connection, Open { peer, is_dialled: false, outbox });
                 if let Some(present) = self.present.get(peer)
@@ -350,16 +352,15 @@ impl PeerSession {
                  without it, and purges name it until it is back"
             ),
             PeerRemark::Refused => tracing::error!(
-                "{address} of the purge log does not have this node, {}, in its `peers`, so its \
-                 purges do not wait for this one: no cached pages are served until it has; add it \
-                 there and restart that node",
+                "{address} of the purge log does not have this node, {}, in its `peers`: cached \
+                 pages are not served until it is added there and that node is restarted",
                 self.peers.listen
             ),
             // Without pages that is no news.
             PeerRemark::Dropped if self.is_empty(peer) => {}
             PeerRemark::Dropped => tracing::info!(
-                "not all purges of {address} since the last contact are known: all cached pages \
-                 are dropped"
+                "purges of {address} may be missing here, since it was restarted or was away for \
+                 long: all cached pages are dropped"
             ),
         }
     }
@@ -390,7 +391,16 @@ impl PeerSession {
 }
 
 /// The number of the peer that says where it listens, and which node it means.
-fn follower(peers: &PeerSettings, from: SocketAddr, to: SocketAddr) -> Result<usize, String> {
+fn follower(
+    peers: &PeerSettings,
+    source: IpAddr,
+    from: SocketAddr,
+    to: SocketAddr,
+) -> Result<usize, String> {
+    if source != from.ip() {
+        // A copy of a node, with its configuration, is not that node.
+        return Err(format!("it connects from {source}, and its `listen` is {from}"));
+    }
     if to != peers.listen {
         return Err(format!("it means {to}, which is not `listen` of this node"));
     }
@@ -401,20 +411,29 @@ fn follower(peers: &PeerSettings, from: SocketAddr, to: SocketAddr) -> Result<us
 #[cfg(test)]
 mod tests {
     use maitred_control::acme::Secret;
+    use maitred_control::purge_log::PurgeLogPlace;
+    use maitred_os::channel::Channel;
 
     use super::*;
 
-    #[test]
-    fn a_node_that_means_another_one_is_turned_away() {
-        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let peers = PeerSettings {
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn peers() -> PeerSettings {
+        PeerSettings {
             listen: at("10.0.0.1:7700"),
             addresses: vec![at("10.0.0.2:7700"), at("10.0.0.3:7700")],
             key: Secret(String::new()),
             server_start: 1,
-        };
-        let this = at("10.0.0.1:7700");
-        assert_eq!(follower(&peers, at("10.0.0.3:7700"), this), Ok(1));
+        }
+    }
+
+    #[test]
+    fn a_node_that_means_another_one_is_turned_away() {
+        let (peers, this) = (peers(), at("10.0.0.1:7700"));
+        let follower = |from: SocketAddr, to| follower(&peers, from.ip(), from, to);
+        assert_eq!(follower(at("10.0.0.3:7700"), this), Ok(1));
         for (from, to) in [
             (at("10.0.0.3:7700"), at("10.0.0.2:7700")),
             (at("10.0.0.3:7701"), this),
@@ -422,7 +441,41 @@ mod tests {
             (this, at("10.0.0.2:7700")),
             (this, this),
         ] {
-            assert!(follower(&peers, from, to).is_err(), "{from} {to}");
+            assert!(follower(from, to).is_err(), "{from} {to}");
         }
+    }
+
+    /// A session that knows nothing.
+    fn session(link: Link) -> PeerSession {
+        let settings = PurgeLogSettings {
+            identity: None,
+            restricted: false,
+            place: PurgeLogPlace::Peers(peers()),
+            node: "a".to_owned(),
+            length: 100,
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_secs(2),
+            folder: None,
+            is_cold: true,
+        };
+        PeerSession::new(settings, peers(), link).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_connects_from_another_address_than_it_listens_at_is_refused() {
+        let (_supervisor, channel) = Channel::pair().unwrap();
+        let mut session = session(Link::new(channel));
+        let (from, to) = (at("10.0.0.3:7700"), at("10.0.0.1:7700"));
+        let mut accepted = |connection, source: &str| {
+            let (outbox, mut sent) = mpsc::channel(8);
+            let hello = PeerMessage::Hello { from, to, known: None };
+            let steps = session.accepted(connection, source.parse().unwrap(), hello, outbox);
+            (steps.len(), sent.try_recv().ok(), session.own.is_followed_by(1))
+        };
+        // A copy of the node, with its configuration.
+        assert_eq!(accepted(1, "10.0.0.4"), (0, Some(PeerMessage::Refused), false));
+        assert_eq!(accepted(2, "10.0.0.3"), (1, None, true));
+        // Then the node itself stays.
+        assert_eq!(accepted(3, "10.0.0.2"), (0, Some(PeerMessage::Refused), true));
     }
 }

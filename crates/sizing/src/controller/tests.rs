@@ -76,6 +76,33 @@ fn idle_processors_are_believed_when_they_are_seen_again_and_again_and_forgotten
 }
 
 #[test]
+fn doubt_doubles_up_to_a_limit_is_halved_in_calm_and_over_when_the_processors_are_full() {
+    let mut pool = pool(5000);
+    (0..100).for_each(|_| pool.finished(spent(20, 0)));
+    let mut second = 10;
+    let mut look = |pool: &mut Controller, waiting| {
+        second += 1;
+        let workers = pool.sizing().workers;
+        pool.look(Duration::from_secs(second), load(workers, workers, waiting));
+        pool.sizing().terms.cpu
+    };
+    let crowd = |pool: &mut Controller| pool.crowded(load(4, 4, 2000));
+    crowd(&mut pool);
+    look(&mut pool, 0);
+    for cpu in [8, 16, 32, 64, 128, 256, 256] {
+        crowd(&mut pool);
+        let looks = [0; 3].map(|_| look(&mut pool, 2000));
+        assert_eq!(looks[2], cpu, "{looks:?}");
+    }
+    for cpu in [128, 64] {
+        let looks: Vec<usize> = (0..60).map(|_| look(&mut pool, 0)).collect();
+        assert_eq!((looks[58], looks[59]), (2 * cpu, cpu));
+    }
+    (0..200).for_each(|_| pool.finished(spent(20, 0)));
+    assert_eq!(look(&mut pool, 0), 4);
+}
+
+#[test]
 fn what_hangs_leaves_its_processor_to_others() {
     let mut pool = pool(50);
     (0..100).for_each(|_| pool.finished(spent(20, 0)));

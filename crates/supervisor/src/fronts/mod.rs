@@ -7,6 +7,8 @@ pub mod liveness;
 pub mod log_manager;
 pub mod purge_log;
 pub mod purges;
+pub mod site_budgets;
+pub mod unconfirmed_purges;
 
 use std::os::fd::BorrowedFd;
 

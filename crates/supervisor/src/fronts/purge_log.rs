@@ -1,7 +1,6 @@
 //! The process that passes purges to other nodes (crate `purgelog`): it is started while the server
 //! serves, and again with growing waits when it ends.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -23,7 +22,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
-use crate::limits::Moment;
+use crate::fronts::unconfirmed_purges::UnconfirmedPurges;
+use crate::limits::{LEAVE, Moment};
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
@@ -35,9 +35,6 @@ pub const PURGE_LOG_ROLE: &str = "purge-log";
 
 /// Most peers that the status shows.
 const MAX_PEERS: usize = 4;
-
-/// Most purges of which it is known that they are still to be sent, or confirmed.
-const MAX_UNSENT: usize = 8192;
 
 /// What the process needs of the rest of the server.
 #[derive(Debug)]
@@ -54,16 +51,16 @@ pub struct PurgeLogContext<'a> {
     pub now: Moment,
 }
 
-/// The number of the purges of a previous program. No purge of this one has it.
-const OF_BEFORE: u64 = u64::MAX;
-
 /// What a program has to know of the one before it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeLogBefore {
-    /// Purges were not sent to all nodes.
+    /// The purges that other nodes may lack, in their order.
+    #[serde(rename = "purges_unconfirmed", default)]
+    pub purges: Vec<PurgeOrder>,
+    /// There are such purges: all that older programs say and know.
     #[serde(rename = "purges_unsent", default)]
     pub has_unsent: bool,
-    /// This start of the server, as peers know it: random; 0: not known, or they may lack purges.
+    /// This start of the server, as peers know it: random; 0: not known.
     #[serde(default)]
     pub server_start: u64,
     /// Until when fronts may serve cached pages, in milliseconds of the machine's clock.
@@ -80,15 +77,14 @@ pub struct PurgeLogManager {
     start_at: Moment,
     /// It, or one of an earlier program, has run: the fronts may have pages.
     has_run: bool,
-    /// It was told to leave.
+    /// It has the order to leave.
     is_leaving: bool,
+    /// When it is killed, if it has the order to exit.
+    killed_at: Option<Moment>,
     /// Until when fronts may serve cached pages.
     lease: u64,
-    /// Purges that it sends later.
-    unsent: BTreeSet<u64>,
-    /// Purges that it was sent and not all peers have confirmed, in that order: the last one of
-    /// them is confirmed when all are.
-    unconfirmed: VecDeque<u64>,
+    /// Purges that it was sent, and that other nodes may lack.
+    unconfirmed: UnconfirmedPurges,
     /// There is no Redis that has what it was sent.
     has_peers: bool,
     /// This start of the server: random; 0: not chosen.
@@ -100,21 +96,37 @@ pub struct PurgeLogManager {
 }
 
 impl PurgeLogManager {
-    /// That of a server that a previous program has left running, perhaps with purges that were not
-    /// sent.
+    /// That of a server that a previous program has left running, perhaps with purges that other
+    /// nodes lack.
     pub fn resumed(before: PurgeLogBefore) -> PurgeLogManager {
-        let PurgeLogBefore { has_unsent, server_start, lease } = before;
-        let unsent = has_unsent.then_some(OF_BEFORE).into_iter().collect();
-        PurgeLogManager { has_run: true, unsent, server_start, lease, ..PurgeLogManager::default() }
+        let PurgeLogBefore { mut purges, has_unsent, server_start, lease } = before;
+        if has_unsent && purges.is_empty() {
+            purges.push(PurgeOrder::everything());
+        }
+        PurgeLogManager {
+            has_run: true,
+            unconfirmed: UnconfirmedPurges::left(purges),
+            server_start,
+            lease,
+            ..PurgeLogManager::default()
+        }
     }
 
-    /// What the next program has to know. `has_unsent`: more purges were not sent.
-    pub fn handover(&self, has_unsent: bool) -> PurgeLogBefore {
+    /// What the next program has to know. `unsent`: purges that the process was not sent.
+    pub fn handover<'a>(&self, unsent: impl Iterator<Item = &'a PurgeOrder>) -> PurgeLogBefore {
+        let sent = self.unconfirmed.iter().map(|(_, order)| order.clone());
+        let purges: Vec<PurgeOrder> = sent.chain(unsent.cloned()).collect();
         PurgeLogBefore {
-            has_unsent: has_unsent || !self.unsent.is_empty(),
-            server_start: if self.unconfirmed.is_empty() { self.server_start } else { 0 },
+            has_unsent: !purges.is_empty(),
+            purges,
+            server_start: self.server_start,
             lease: self.lease,
         }
+    }
+
+    /// Whether there is no process, which the next program would not know.
+    pub fn is_gone(&self) -> bool {
+        self.peer.is_none()
     }
 
     /// The process, if it can report.
@@ -130,7 +142,7 @@ impl PurgeLogManager {
     /// When the process is to be started.
     pub fn deadline(&self, config: &Config, is_wanted: bool) -> Option<Moment> {
         let is_due = is_wanted && config.purge_log.is_some() && self.peer.is_none();
-        is_due.then_some(self.start_at)
+        is_due.then_some(self.start_at).or(self.killed_at)
     }
 
     /// Starts the process if it is wanted, and ends it if it is not.
@@ -139,7 +151,7 @@ impl PurgeLogManager {
             return;
         };
         match &self.peer {
-            Some(peer) if !context.is_wanted && !self.is_leaving => peer.signal(Signal::SIGKILL),
+            Some(_) if !context.is_wanted && !self.is_leaving => self.end(context.now),
             None if context.is_wanted && self.start_at <= context.now => {
                 self.has_peers = matches!(settings.place, Configured::Peers(_));
                 let is_cold = !self.has_run;
@@ -149,20 +161,35 @@ impl PurgeLogManager {
                     Ok(peer) => {
                         self.peer = Some(peer);
                         self.has_run = true;
+                        self.send_again();
                     }
                     Err(why) => {
                         error!("the process of the purge log could not be started: {why}");
                         self.start_at = self.backoff.failed(context.now);
                     }
                 }
-                self.resend_unsent();
             }
             Some(_) | None => {}
         }
     }
 
-    /// The name of this start of the server for peers, which is another one where they may lack
-    /// purges of it: then they drop their pages.
+    /// Has the process exit, with what it has applied written down; soon by force.
+    fn end(&mut self, now: Moment) {
+        let Some(peer) = &mut self.peer else { return };
+        match self.killed_at {
+            None => {
+                peer.say(ToPurgeLog::Exit, &[]);
+                self.killed_at = Some(now + LEAVE);
+            }
+            Some(at) if at <= now => {
+                peer.signal(Signal::SIGKILL);
+                self.killed_at = Some(Moment::MAX);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The name of this start of the server for peers: they drop their pages after another one.
     fn choose_start(&mut self) -> Result<u64, String> {
         while self.server_start == 0 {
             let mut bytes = [0; 8];
@@ -173,48 +200,28 @@ impl PurgeLogManager {
         Ok(self.server_start)
     }
 
-    /// The process is sent a purge.
-    fn sent(&mut self, number: u64) {
-        if self.has_peers {
-            if self.unconfirmed.len() >= MAX_UNSENT {
-                self.unconfirmed.pop_back();
+    /// What other nodes may lack of the purges that an earlier process was sent comes first: to
+    /// peers, all else that it was sent is known.
+    fn send_again(&mut self) {
+        for (number, order) in self.unconfirmed.iter() {
+            if let Some(peer) = &mut self.peer {
+                peer.say(ToPurgeLog::Publish { number, order: order.clone() }, &[]);
             }
-            self.unconfirmed.push_back(number);
         }
-    }
-
-    /// All peers have a purge, and so those that were sent before it.
-    fn confirmed(&mut self, number: u64) {
-        self.unsent.remove(&number);
-        let Some(at) = self.unconfirmed.iter().position(|one| *one == number) else { return };
-        for number in self.unconfirmed.drain(..=at) {
-            self.unsent.remove(&number);
-        }
-        if self.unconfirmed.is_empty() {
-            self.unsent.clear();
-        }
-    }
-
-    /// What an earlier process has not sent is lost with it: everything is purged instead.
-    fn resend_unsent(&mut self) {
-        let Some(number) = self.unsent.last().copied().filter(|_| self.peer.is_some()) else {
-            return;
-        };
-        // Until the process has reported it.
-        self.unsent = BTreeSet::from([number]);
-        self.say(vec![ToPurgeLog::Publish { number, order: PurgeOrder::everything() }]);
     }
 
     /// Whether it can be sent orders.
     pub fn is_running(&self) -> bool {
-        self.peer.is_some() && !self.is_leaving
+        self.peer.is_some() && !self.is_leaving && self.killed_at.is_none()
     }
 
     /// Sends orders.
     pub fn say(&mut self, orders: Vec<ToPurgeLog>) {
         for order in orders {
-            if let ToPurgeLog::Publish { number, .. } = &order {
-                self.sent(*number);
+            if let ToPurgeLog::Publish { number, order } = &order
+                && !self.unconfirmed.add(*number, order)
+            {
+                continue;
             }
             if let Some(peer) = &mut self.peer {
                 peer.say(order, &[]);
@@ -237,14 +244,8 @@ impl PurgeLogManager {
         if let Some(peer) = self.peer.as_mut().filter(|_| !self.is_leaving) {
             self.is_leaving = true;
             peer.say(ToPurgeLog::Leave, &[]);
-            if let unsent @ 1.. = self.unsent.len() {
-                let why = match self.has_peers {
-                    true => "all other nodes, since not all peers",
-                    false => "the other nodes, since the purge log",
-                };
-                warn!(
-                    "{unsent} purges were not sent to {why} can be reached: purge everything there"
-                );
+            if let lacking @ 1.. = self.unconfirmed.missed_count() {
+                warn!("{}", lost_purges(lacking, self.has_peers));
             }
         }
     }
@@ -260,16 +261,15 @@ impl PurgeLogManager {
                 self.backoff.succeeded();
             }
             FromPurgeLog::Published { number, reach } => {
-                let is_unsent = match reach {
-                    PurgeReach::Queued => true,
-                    // Redis has it, but no peer does.
-                    PurgeReach::Missing(_) => self.has_peers,
-                    PurgeReach::Everywhere | PurgeReach::Uncertain => false,
+                let is_passed_on = match reach {
+                    PurgeReach::Everywhere => true,
+                    // Redis has it.
+                    PurgeReach::Missing(_) | PurgeReach::Uncertain => !self.has_peers,
+                    PurgeReach::Queued | PurgeReach::Upgrading => false,
                 };
-                if !is_unsent {
-                    self.confirmed(*number);
-                } else if self.unsent.len() < MAX_UNSENT {
-                    self.unsent.insert(*number);
+                match is_passed_on {
+                    true => self.unconfirmed.confirmed(*number),
+                    false => self.unconfirmed.missed(*number),
                 }
             }
             FromPurgeLog::State(state) => self.state = Some(state.clone()),
@@ -323,16 +323,27 @@ impl PurgeLogManager {
 
     /// The process has ended.
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
-        self.peer = None;
+        (self.peer, self.killed_at) = (None, None);
         self.lost(since_boot_millis());
-        if !self.unconfirmed.is_empty() {
-            self.unconfirmed.clear();
-            self.server_start = 0;
-        }
         if is_wanted && !self.is_leaving {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);
         }
+    }
+}
+
+/// What is logged at a stop of purges that other nodes lack.
+fn lost_purges(count: usize, has_peers: bool) -> String {
+    let purges = if count == 1 { "one purge has" } else { &format!("{count} purges have") };
+    match has_peers {
+        true => format!(
+            "{purges} not reached all peers, and this server forgets them now: run `maitred purge \
+             --everything` on those that were away, unless this server is started again"
+        ),
+        false => format!(
+            "{purges} not reached the purge log, and this server forgets them now: run `maitred \
+             purge --everything` on another node when Redis is reached"
+        ),
     }
 }
 
@@ -426,35 +437,42 @@ mod tests {
     }
 
     #[test]
-    fn peers_know_a_process_by_another_name_after_one_with_purges_that_they_may_lack() {
+    fn the_next_program_and_the_next_process_are_sent_what_other_nodes_may_lack() {
         let mut log = PurgeLogManager { has_peers: true, ..PurgeLogManager::default() };
-        let order = PurgeOrder::everything;
         let publish = |numbers: std::ops::Range<u64>| {
+            let order = PurgeOrder::everything;
             numbers.map(|number| ToPurgeLog::Publish { number, order: order() }).collect()
-        };
-        let end = |log: &mut PurgeLogManager| {
-            log.process_ended(HowEnded::Exited(1), false, Moment::ZERO);
         };
         let start = log.choose_start().unwrap();
         assert_ne!(start, 0);
-        log.say(publish(1..3));
-        assert_eq!(log.handover(false).server_start, 0);
-        log.unsent.extend([1, 2]);
-        log.confirmed(2);
-        let before = log.handover(false);
-        assert_eq!((before.server_start, before.has_unsent), (start, false));
-        end(&mut log);
-        assert_eq!(log.choose_start(), Ok(start));
-        log.say(publish(3..20_000));
-        assert!(log.unconfirmed.len() <= MAX_UNSENT);
-        log.confirmed(19_998);
-        assert_ne!(log.handover(false).server_start, start);
-        log.confirmed(19_999);
-        assert_eq!(log.handover(false).server_start, start);
-        log.say(publish(20_000..20_001));
-        end(&mut log);
-        assert!(log.choose_start().is_ok_and(|now| now != start));
-        assert_eq!(log.choose_start(), Ok(log.server_start));
+        log.say(publish(1..4));
+        // A process of the log has ended, and who waits says it again.
+        log.process_ended(HowEnded::Exited(1), false, Moment::ZERO);
+        log.say(publish(2..5));
+        assert_eq!(
+            log.unconfirmed.iter().map(|(number, _)| number).collect::<Vec<_>>(),
+            [1, 2, 3, 4]
+        );
+        log.unconfirmed.confirmed(3);
+        let unsent = PurgeOrder::Dropped(Vec::new());
+        let before = log.handover([&unsent].into_iter());
+        assert_eq!((before.server_start, before.has_unsent), (start, true));
+        assert_eq!(before.purges, [PurgeOrder::everything(), unsent]);
+        let mut next = PurgeLogManager::resumed(before);
+        assert_eq!((next.unconfirmed.iter().count(), next.choose_start()), (2, Ok(start)));
+        next.unconfirmed.confirmed(u64::MAX - 1);
+        assert!(!next.handover(std::iter::empty()).has_unsent);
+        // An older program does not say which they are.
+        let older = PurgeLogBefore { has_unsent: true, ..PurgeLogBefore::default() };
+        let next = PurgeLogManager::resumed(older);
+        let orders: Vec<_> = next.unconfirmed.iter().map(|(_, order)| order.clone()).collect();
+        assert_eq!(orders, [PurgeOrder::everything()]);
+    }
+
+    #[test]
+    fn what_is_lost_at_a_stop_is_logged_with_what_to_do() {
+        assert!(lost_purges(1, true).starts_with("one purge has not reached all peers"));
+        assert!(lost_purges(7, false).starts_with("7 purges have not reached the purge log"));
     }
 
     #[test]

@@ -8,7 +8,10 @@ use maitred_control::admin::Reply;
 use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
 use maitred_control::purge_log::{PurgeReach, ToPurgeLog};
 
+use tracing::warn;
+
 use crate::fronts::Fronts;
+use crate::fronts::site_budgets::{MERGED_EVERY, PURGES_PER_SECOND, Passage, SiteBudgets};
 use crate::limits::{Moment, PURGE_ANSWER};
 
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
@@ -81,6 +84,8 @@ struct PendingPurge {
     /// The result of a front, if there is one.
     outcome: Option<(u32, Result<Vec<String>, String>)>,
     nodes: OtherNodes,
+    /// The number under which other nodes get it, alone or with others.
+    sent_as: u64,
     until: Moment,
 }
 
@@ -163,8 +168,11 @@ pub struct PurgeCoordinator {
     /// The other nodes, if there is no Redis.
     peers: Vec<String>,
     log_runs: bool,
+    /// The next program takes over soon, and passes on what this one does not.
+    is_upgrading: bool,
     /// For the process that passes purges on.
     for_log: Vec<ToPurgeLog>,
+    budgets: SiteBudgets,
     /// The number of that process.
     log_process: u32,
 }
@@ -178,12 +186,18 @@ impl PurgeCoordinator {
             }
             Some(PurgeLogPlace::Redis { .. }) | None => Vec::new(),
         };
-        PurgeCoordinator { has_log: log.is_some(), peers, ..PurgeCoordinator::default() }
+        PurgeCoordinator {
+            has_log: log.is_some(),
+            peers,
+            budgets: SiteBudgets::new(log.map_or(0, |log| log.length)),
+            ..PurgeCoordinator::default()
+        }
     }
 
     /// What has become of a purge of which the log has reported nothing.
     fn not_reported(&self) -> PurgeReach {
         match self.peers.is_empty() {
+            _ if self.is_upgrading => PurgeReach::Upgrading,
             true => PurgeReach::Queued,
             false => PurgeReach::Missing(self.peers.clone()),
         }
@@ -207,6 +221,7 @@ impl PurgeCoordinator {
             missing,
             outcome,
             nodes: OtherNodes::NotAwaited,
+            sent_as: self.last,
             until: now + PURGE_ANSWER,
         });
         self.last
@@ -231,7 +246,8 @@ impl PurgeCoordinator {
 
     /// When a purge times out.
     pub fn deadline(&self) -> Option<Moment> {
-        self.pending.iter().map(|pending| pending.until).min()
+        let pending = self.pending.iter().map(|pending| pending.until);
+        pending.chain(self.budgets.deadline()).min()
     }
 
     /// Has all fronts drop what a command requests. Returns the number by which the outcome is
@@ -251,15 +267,38 @@ impl PurgeCoordinator {
         let lines = fronts.lines_to_purge();
         let order = PurgeOrder::Asked(request);
         let mark = self.order(order.clone(), PurgeRequester::Command, lines, fronts, now);
-        self.publish(mark, order, true);
+        self.publish(mark, order, true, now);
         Ok(mark)
     }
 
-    /// Passes a purge on to the other nodes.
-    fn publish(&mut self, number: u64, order: PurgeOrder, is_awaited: bool) {
+    /// Passes a purge on to the other nodes, at once or with others of its site.
+    fn publish(&mut self, number: u64, order: PurgeOrder, is_awaited: bool, now: Moment) {
         if !self.has_log {
             return;
         }
+        let sent_as = match self.budgets.pass(number, &order, now) {
+            Passage::Now => {
+                self.pass_on(number, order);
+                number
+            }
+            Passage::Merged { number, is_news } => {
+                if is_news {
+                    warn_of_budget(&order);
+                }
+                number
+            }
+        };
+        let not_reported = self.not_reported();
+        if let Some(one) = self.pending.iter_mut().find(|one| one.mark == number && is_awaited) {
+            one.sent_as = sent_as;
+            one.nodes = match self.log_runs {
+                true => OtherNodes::Awaited,
+                false => OtherNodes::Reported(not_reported),
+            };
+        }
+    }
+
+    fn pass_on(&mut self, number: u64, order: PurgeOrder) {
         let order = match self.for_log.len() < MAX_PENDING {
             true => order,
             false => {
@@ -268,13 +307,6 @@ impl PurgeCoordinator {
             }
         };
         self.for_log.push(ToPurgeLog::Publish { number, order });
-        let not_reported = self.not_reported();
-        if let Some(one) = self.pending.iter_mut().find(|one| one.mark == number && is_awaited) {
-            one.nodes = match self.log_runs {
-                true => OtherNodes::Awaited,
-                false => OtherNodes::Reported(not_reported),
-            };
-        }
     }
 
     /// Whether the process that passes purges on runs. Otherwise it is not waited for.
@@ -282,22 +314,46 @@ impl PurgeCoordinator {
         self.log_runs = log_runs;
     }
 
-    /// Whether there are purges that it was not sent.
-    pub fn has_unsent(&self) -> bool {
-        self.for_log.iter().any(|order| matches!(order, ToPurgeLog::Publish { .. }))
-            || self.pending.iter().any(|one| one.nodes == OtherNodes::Awaited)
+    /// Whether the next program takes over soon: then no purge waits for other nodes, which get it
+    /// from that one.
+    pub fn set_upgrading(&mut self, is_upgrading: bool) {
+        self.is_upgrading = is_upgrading;
+        if is_upgrading {
+            let reach = self.not_reported();
+            let awaited = self.pending.iter_mut().filter(|one| one.nodes == OtherNodes::Awaited);
+            awaited.for_each(|one| one.nodes = OtherNodes::Reported(reach.clone()));
+        }
     }
 
-    /// Takes what the process that passes purges on is to be sent.
-    pub fn take_for_log(&mut self) -> Vec<ToPurgeLog> {
+    /// The purges that the process that passes them on was not sent.
+    pub fn unsent(&self) -> impl Iterator<Item = &PurgeOrder> {
+        let for_log = self.for_log.iter().filter_map(|order| match order {
+            ToPurgeLog::Publish { order, .. } => Some(order),
+            _ => None,
+        });
+        for_log.chain(self.budgets.waiting())
+    }
+
+    /// Takes what the process that passes purges on is to be sent; `is_last`: it is sent nothing
+    /// later.
+    pub fn take_for_log(&mut self, is_last: bool) -> Vec<ToPurgeLog> {
+        if is_last {
+            self.pass_on_merged(Moment::MAX);
+        }
         std::mem::take(&mut self.for_log)
     }
 
+    fn pass_on_merged(&mut self, now: Moment) {
+        for (number, order) in self.budgets.take_due(now) {
+            self.pass_on(number, order);
+        }
+    }
+
     /// The process has reported the outcome of a purge.
-    pub fn reached(&mut self, number: u64, reach: PurgeReach) {
-        let mut awaited = self.pending.iter_mut().filter(|one| one.nodes == OtherNodes::Awaited);
-        if let Some(one) = awaited.find(|one| one.mark == number) {
-            one.nodes = OtherNodes::Reported(reach);
+    pub fn reached(&mut self, number: u64, reach: &PurgeReach) {
+        let awaited = self.pending.iter_mut().filter(|one| one.nodes == OtherNodes::Awaited);
+        for one in awaited.filter(|one| one.sent_as == number) {
+            one.nodes = OtherNodes::Reported(reach.clone());
         }
     }
 
@@ -318,21 +374,10 @@ impl PurgeCoordinator {
         self.order(order, requester, lines, fronts, now);
     }
 
-    /// The process that passes purges on has ended: what it has not reported is sent to the next
-    /// one.
+    /// The process that passes purges on has ended. The next one is sent again what it was sent.
     pub fn log_process_ended(&mut self) {
         self.log_process += 1;
         self.for_log.retain(|order| matches!(order, ToPurgeLog::Publish { .. }));
-        let number_of = |order: &ToPurgeLog| match order {
-            ToPurgeLog::Publish { number, .. } => Some(*number),
-            _ => None,
-        };
-        for one in self.pending.iter().filter(|one| one.nodes == OtherNodes::Awaited) {
-            if !self.for_log.iter().any(|order| number_of(order) == Some(one.mark)) {
-                let (number, order) = (one.mark, one.order.clone());
-                self.for_log.push(ToPurgeLog::Publish { number, order });
-            }
-        }
     }
 
     /// A front has dropped pages: the others drop them, too.
@@ -343,7 +388,7 @@ impl PurgeCoordinator {
         let order = PurgeOrder::Dropped(dropped);
         let requester = PurgeRequester::Front(line, mark);
         let number = self.order(order.clone(), requester, others, fronts, now);
-        self.publish(number, order, awaits_nodes);
+        self.publish(number, order, awaits_nodes, now);
         self.finish(fronts, now);
     }
 
@@ -426,6 +471,7 @@ impl PurgeCoordinator {
 
     /// Reports purges that are over to those that wait for them.
     pub fn finish(&mut self, fronts: &mut Fronts, now: Moment) {
+        self.pass_on_merged(now);
         let pending = std::mem::take(&mut self.pending);
         let (over, pending): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|one| one.is_over(now));
@@ -454,109 +500,16 @@ impl PurgeCoordinator {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Moment = Moment::from_secs(1);
-
-    fn done(text: &str) -> Result<Vec<String>, String> {
-        Ok(vec![text.to_owned()])
-    }
-
-    fn begun(requester: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
-        let mut purges = PurgeCoordinator::default();
-        purges.begin(PurgeOrder::Company(true), requester, lines.to_vec(), NOW);
-        purges
-    }
-
-    #[test]
-    fn a_purge_is_over_when_every_front_has_said_so_and_the_newest_has_the_word() {
-        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
-        let one = &mut purges.pending[0];
-        one.done_by(2, done("new"));
-        assert!(!one.is_over(NOW));
-        one.done_by(1, done("old"));
-        assert!(one.is_over(NOW));
-        assert_eq!(one.outcome, Some((2, done("new"))));
-    }
-
-    #[test]
-    fn a_command_waits_for_a_front_that_is_being_started_and_not_for_ever() {
-        let purges = begun(PurgeRequester::Command, &[]);
-        assert!(!purges.pending[0].is_over(NOW));
-        assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
-        assert_eq!(purges.deadline(), Some(NOW + PURGE_ANSWER));
-    }
-
-    #[test]
-    fn what_a_dead_front_has_not_done_the_next_one_has_to() {
-        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
-        let one = &mut purges.pending[0];
-        one.done_by(1, done("old"));
-        one.lost(2, NextFront::Comes);
-        assert!(!one.is_over(NOW));
-        one.done_by(2, done("new"));
-        assert!(one.is_over(NOW));
-        // Of a front that drains, which has left the folder, the word is not enough.
-        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
-        let one = &mut purges.pending[0];
-        one.lost(2, NextFront::Comes);
-        one.done_by(1, done("old"));
-        assert!(!one.is_over(NOW));
-        // That of the program that is being replaced has the folder.
-        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
-        let one = &mut purges.pending[0];
-        one.lost(2, NextFront::MayCome);
-        one.done_by(1, done("old"));
-        assert!(one.is_over(NOW));
-        let mut purges = begun(PurgeRequester::Front(2, 7), &[1]);
-        let one = &mut purges.pending[0];
-        one.lost(1, NextFront::None);
-        assert!(one.is_over(NOW));
-    }
-
-    #[test]
-    fn a_purge_waits_for_other_nodes_while_the_process_that_passes_it_on_runs() {
-        let order = || PurgeOrder::everything();
-        let mut purges = begun(PurgeRequester::Command, &[1]);
-        (purges.has_log, purges.log_runs) = (true, true);
-        purges.publish(1, order(), true);
-        purges.pending[0].done_by(1, done("x"));
-        assert!(!purges.pending[0].is_over(NOW));
-        // What it was sent and has not reported, the next one gets.
-        assert_eq!(purges.take_for_log().len(), 1);
-        purges.log_process_ended();
-        purges.log_process_ended();
-        assert_eq!(purges.take_for_log().len(), 1);
-        purges.reached(1, PurgeReach::Missing(vec!["b".to_owned()]));
-        assert!(purges.pending[0].is_over(NOW));
-        assert!(matches!(purges.pending.remove(0).reply(), Reply::PurgedHere { .. }));
-        let mut purges = begun(PurgeRequester::Command, &[1]);
-        purges.has_log = true;
-        purges.publish(1, order(), true);
-        purges.pending[0].done_by(1, done("x"));
-        assert!(purges.pending[0].is_over(NOW));
-        let complaint = purges.pending[0].complaint();
-        assert!(complaint.is_some_and(|why| why.contains("the purge log cannot be reached")));
-        purges.peers = vec!["10.0.0.2:7700".to_owned()];
-        purges.publish(1, order(), true);
-        let complaint = purges.pending[0].complaint();
-        assert_eq!(complaint.as_deref(), Some("not confirmed by 10.0.0.2:7700"));
-        (0..5000).for_each(|number| purges.publish(number, order(), false));
-        assert!(purges.take_for_log().len() <= MAX_PENDING);
-    }
-
-    #[test]
-    fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
-        let purges = begun(PurgeRequester::Node(0, 7), &[]);
-        assert!(!purges.pending[0].is_over(NOW));
-        assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
-    }
-
-    #[test]
-    fn a_front_that_is_alone_waits_for_nobody() {
-        let purges = begun(PurgeRequester::Front(1, 7), &[]);
-        assert!(purges.pending[0].is_over(NOW));
-    }
+fn warn_of_budget(order: &PurgeOrder) {
+    let PurgeOrder::Dropped(dropped) = order else { return };
+    let Some(DroppedPages { site, .. }) = dropped.first() else { return };
+    warn!(
+        "site {site}: more than {PURGES_PER_SECOND} purges a second are passed on to other nodes \
+         as one of all its pages, every {} s",
+        MERGED_EVERY.as_secs()
+    );
 }
+
+#[cfg(test)]
+#[path = "purges_tests.rs"]
+mod tests;

@@ -9,9 +9,9 @@ use crate::fronts::purge_log::PurgeLogContext;
 use crate::limits::PURGE_LOG_MESSAGES_PER_TURN;
 
 impl Supervisor {
-    /// Whether the process is to run.
+    /// Whether the process is to run. The next program would not know it, and starts its own.
     pub(super) fn wants_purge_log(&self) -> bool {
-        self.phase.wants_front() && !self.upgrader.is_going_on()
+        self.phase.wants_front() && !self.upgrader.holds_still()
     }
 
     /// Starts the process when it is due, and sends it what it is to know.
@@ -23,7 +23,7 @@ impl Supervisor {
         let are_fronts_gone = !self.phase.wants_front() && self.fronts.iter().next().is_none();
         if are_fronts_gone {
             // What their last requests have purged.
-            self.pass_purge_log_orders();
+            self.pass_purge_log_orders(true);
             self.purge_log.leave();
         }
         let is_ending = self.phase.is_ending();
@@ -37,12 +37,12 @@ impl Supervisor {
             now,
         });
         self.purges.set_log_runs(self.purge_log.is_running());
-        self.pass_purge_log_orders();
+        self.pass_purge_log_orders(false);
     }
 
-    fn pass_purge_log_orders(&mut self) {
+    fn pass_purge_log_orders(&mut self, is_last: bool) {
         if self.purge_log.is_running() {
-            let mut orders = self.purges.take_for_log();
+            let mut orders = self.purges.take_for_log(is_last);
             orders.extend(self.jobs.take_claims());
             orders.extend(self.purge_log.take_announcement());
             self.purge_log.say(orders);
@@ -65,7 +65,7 @@ impl Supervisor {
                     self.fronts.tell_all(&ToFront::ShowPurgeLog { state }, &[]);
                 }
                 Some(FromPurgeLog::Published { number, reach }) => {
-                    self.purges.reached(number, reach);
+                    self.purges.reached(number, &reach);
                 }
                 Some(FromPurgeLog::Nodes { outcome }) => {
                     let line = self.fronts.line();

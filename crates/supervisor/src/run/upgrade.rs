@@ -39,7 +39,7 @@ impl Supervisor {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending".to_owned());
         }
-        if !(self.fronts.are_settled() && self.purges.are_done()) {
+        if !self.fronts.are_settled() {
             return Err("the front is being started; upgrade again when it serves".to_owned());
         }
         if self.upgrader.is_going_on() {
@@ -78,7 +78,13 @@ impl Supervisor {
             self.upgrader.give_up();
             self.fronts.keep_both(now);
         }
-        let is_settled = self.fronts.are_settled() && self.purges.are_done();
+        let ends_soon = self.upgrader.holds_still();
+        self.purges.set_upgrading(ends_soon);
+        if ends_soon {
+            self.purges.finish(&mut self.fronts, now);
+        }
+        let has_purges = !(self.purges.are_done() && self.purge_log.is_gone());
+        let is_settled = self.fronts.are_settled() && !has_purges;
         let is_still = || is_settled && self.pools.iter().all(RunningPool::is_still);
         match self.upgrader.due(is_still, now) {
             None => {}
@@ -287,7 +293,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         cookies: &server.cookies,
         scoreboards: &server.scoreboards,
         jobs: &server.jobs,
-        purge_log: server.purge_log.handover(server.purges.has_unsent()),
+        purge_log: server.purge_log.handover(server.purges.unsent()),
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
         now: server.now(),

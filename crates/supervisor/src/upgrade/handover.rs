@@ -247,7 +247,7 @@ impl HandoverState {
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
             applications: running.scoreboards.applications.descriptors(),
-            purge_log: running.purge_log,
+            purge_log: running.purge_log.clone(),
         }
     }
 
