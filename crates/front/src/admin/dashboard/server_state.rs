@@ -88,6 +88,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "proxies": shared.proxies.read(),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
+        "jobs": shows_tenants.then(|| shared.jobs.load_full()).flatten().as_deref(),
         "nodes": shows_tenants.then(|| shared.nodes.seen()).flatten().map(|seen| {
             node_rows::nodes(&seen, Instant::now())
         }),
