@@ -110,7 +110,7 @@ pub struct Shared {
     pub history: History,
     /// The latest slow and failed requests, for the dashboard.
     pub recent_requests: RecentRequests,
-    /// The nodes with the same purge log, for the dashboard.
+    /// The nodes with the same purge log, for the dashboard and the metrics.
     pub nodes: Nodes,
     /// Counters of spans.
     pub trace_stats: Arc<TraceStats>,

@@ -250,7 +250,7 @@ const draw = {
 draw.nodes = () => {
   const known = state.nodes;
   $("nodes-note").textContent = state.server.view === "without requests" ? "Nodes are not shown to this client: pools run as several users."
-    : !known ? "Only this node is known here: with a purge log (purge_log), the nodes that share its Redis show each other their load."
+    : !known ? "Only this node is known here: with a purge log (purge_log), nodes show each other their load."
     : known.problem ? "The purge log is not reached, so this is not current: " + known.problem + "."
     : "The nodes with the same purge log; each announces itself every five seconds." + (known.more ? " " + many(known.more, "more node") + (known.more === 1 ? " is" : " are") + " not shown." : "");
   rows("node-rows", nodes().map(one => {
