@@ -308,6 +308,7 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     let server = Setup::new(root.path())
         .top(&format!("admin = \"{admin}\"\n{}", node("node1")))
         .tls(ports::free_address(), &[format!("certificates = [{}]", certificate.toml())])
+        .pool("[[pools.www.schedules]]\nname = \"tidy\"\nevery = \"1h\"\ncommand = [\"true\"]")
         .pool("[pools.shop]\npm = \"static\"\nmax_children = 4")
         .site("classic_paths = [\"/rests.php\"]\nclassic_pool = \"shop\"")
         .site("\n[sites.cache]\nvalid = \"1m\"")
@@ -368,6 +369,7 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     assert!(text("requests").contains("request id"), "{}", text("requests"));
     assert!(text("sizing").contains("of the nearest limit"), "{}", text("sizing"));
     assert!(text("changes").contains("serves, as generation"), "{}", text("changes"));
+    assert!(text("changes").contains("www/tidy\tschedule"), "{}", text("changes"));
     assert!(text("certificates").contains("shop.example"), "{}", text("certificates"));
     let nodes = text("nodes");
     assert!(nodes.contains("node1 (this node)") && nodes.contains("node2"), "{nodes}");

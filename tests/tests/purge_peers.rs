@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use maitred_tests::dashboard_events::Events;
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::ports::free_address;
 use maitred_tests::processes::{Process, Signal};
@@ -15,7 +16,7 @@ use maitred_tests::server::{
 };
 use maitred_tests::{Target, maitred_program, wait};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Sends the contents of a file in `data`, and purges a URL if it is to.
@@ -156,10 +157,18 @@ fn await_everywhere(server: &Server) {
     wait::until_true("a purge that is everywhere", || purge(server, "a.example/none").0 == Some(0));
 }
 
-fn log_status(server: &Server) -> Value {
+fn status(server: &Server) -> Value {
     let output = run(server, &["status", "--json"]);
-    let status: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    status["purge_log"].clone()
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+fn log_status(server: &Server) -> Value {
+    status(server)["purge_log"].clone()
+}
+
+/// What a node says of all nodes.
+fn nodes_status(server: &Server) -> Vec<Value> {
+    status(server)["nodes"]["list"].as_array().cloned().unwrap_or_default()
 }
 
 fn purges_process(server: &Server) -> Process {
@@ -415,6 +424,48 @@ fn a_peer_that_lacks_more_purges_than_the_log_has_drops_all_its_pages() {
     let first = first.restart(|_| {});
     first.expect_log(0, "is not waited for any more");
     await_hit(&first, "/b");
+}
+
+#[test]
+fn nodes_that_are_peers_show_each_other_on_dashboards_in_the_status_and_in_metrics() {
+    let cluster = Cluster::new(&[false, false]);
+    let admin = free_address();
+    let link = "http://node2.example:9180";
+    let first = cluster.setup(0, SECRET).top(&format!("admin = \"{admin}\"")).start();
+    let second = cluster.setup(1, SECRET).top(&format!("admin_url = \"{link}\"")).start();
+    get(&second, "/a");
+    for node in [&first, &second] {
+        wait::until_true("both nodes, and the request to one of them", || {
+            let list = nodes_status(node);
+            let names: Vec<_> = list.iter().map(|one| one["name"].as_str()).collect();
+            let requests = |one: &Value| one["requests_per_minute"].as_u64() > Some(0);
+            names == [Some("n0"), Some("n1")] && requests(&list[1])
+        });
+    }
+    let list = nodes_status(&first);
+    assert_eq!((&list[0]["here"], &list[1]["here"]), (&json!(true), &json!(false)), "{list:?}");
+    assert_eq!((&list[1]["ready"], &list[1]["silent"]), (&json!(true), &json!(false)), "{list:?}");
+    assert_eq!(list[1]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&list[0]["url"], &list[1]["url"]), (&Value::Null, &json!(link)));
+    let text = String::from_utf8_lossy(&run(&first, &["status"]).stdout).into_owned();
+    let has =
+        |start: &str| text.lines().any(|line| line.starts_with(start) && line.contains(" ready "));
+    assert!(has("n0 (here) ") && has("n1 "), "{text}");
+    let metrics = http::get(admin, "/metrics").text();
+    for line in ["maitred_node_ready{node=\"n1\"} 1\n", "maitred_node_saturation{node=\"n0\"} "] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let mut events = Events::open(admin, "", "");
+    let shown = events.next("state")["nodes"]["list"].clone();
+    assert_eq!((&shown[1]["name"], &shown[1]["url"]), (&json!("n1"), &json!(link)), "{shown}");
+    drop(events);
+
+    // One that is away is silent, and its figures are of before.
+    kill(second);
+    wait::until_true("a node that is silent", || {
+        let list = nodes_status(&first);
+        list.len() == 2 && list[1]["silent"] == true && list[0]["silent"] == false
+    });
 }
 
 #[test]

@@ -264,6 +264,8 @@ fn top_has_tabs_a_filter_and_several_servers() {
     shows("one message", &|lines| !has(lines, "said-by-first") && has(lines, "said-by-second"));
     terminal.press(b"\x1b");
     shows("both messages", &|lines| has(lines, "said-by-first") && has(lines, "said-by-second"));
+    terminal.press(b"6");
+    shows("no nodes", &|lines| has(lines, "[6 nodes]") && has(lines, "nothing to show in nodes"));
     terminal.press(b"1");
     shows("the pools again", &|lines| has(lines, "[1 pools]"));
     // A server that is gone has a line all the same.

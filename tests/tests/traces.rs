@@ -286,9 +286,10 @@ fn a_collector_with_https_is_verified_with_the_ca_file() {
 
 #[test]
 fn a_trace_has_the_lookup_in_the_page_cache_and_the_start_of_a_worker() {
-    let (root, collector) = (site(), Collector::start());
+    let (root, collector, admin) = (site(), Collector::start(), ports::free_address());
     let server = traced(root.path(), &format!("endpoint = \"{}\"", collector.url()))
         .pm("ondemand")
+        .top(&format!("admin = \"{admin}\""))
         .site("[sites.cache]\nvalid = \"1m\"")
         .start();
     let has = |text: &str| -> ReceivedSpan {
@@ -304,6 +305,10 @@ fn a_trace_has_the_lookup_in_the_page_cache_and_the_start_of_a_worker() {
     let (queue, boot) = (named(&spans, "queue"), named(&spans, "boot"));
     assert_eq!(boot.json["parentSpanId"], queue.json["spanId"], "{spans:?}");
     assert!(boot.milliseconds() > 0.0 && boot.milliseconds() <= queue.milliseconds(), "{boot:?}");
+    let metrics = http::get(admin, "/metrics").text();
+    let counted = "maitred_pool_boot_wait_seconds_total{pool=\"www\"} ";
+    let seconds = metrics.lines().find_map(|line| line.strip_prefix(counted));
+    assert!(seconds.and_then(|text| text.parse::<f64>().ok()) > Some(0.0), "{metrics}");
     assert_eq!(http::get(server.address(), "/sleeps.php").text(), "rested");
     assert!(has("HIT").milliseconds() < 250.0);
 

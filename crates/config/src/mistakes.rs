@@ -158,9 +158,20 @@ pub(crate) fn quoted(text: &str) -> String {
     shown.escape_debug().to_string()
 }
 
+/// A path in a sentence, which is one line.
+pub(crate) fn plain_path(path: &Path) -> String {
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    path.display().to_string().chars().map(plain).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_cannot_write_to_a_terminal() {
+        assert_eq!(plain_path(Path::new("/a\x1b[2J\nb")), "/a\u{fffd}[2J\u{fffd}b");
+    }
 
     #[test]
     fn a_column_counts_characters_not_bytes() {

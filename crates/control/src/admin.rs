@@ -161,6 +161,9 @@ pub struct ServerStatus {
     /// The purge log, if there is one and its process has reported.
     #[serde(default)]
     pub purge_log: Option<crate::purge_log::PurgeLogStatus>,
+    /// The nodes with that purge log, once they have announced themselves.
+    #[serde(default)]
+    pub nodes: Option<crate::nodes::NodesStatus>,
     /// What single sites and pools lack, one sentence each.
     #[serde(default)]
     pub faults: Vec<String>,

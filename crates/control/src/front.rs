@@ -7,7 +7,7 @@ use maitred_os::thread_stack::ReportForm;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, PhpInfo, WorkerId, acme, nodes, purge, purge_log};
+use crate::{Generation, PhpInfo, WorkerId, acme, job_status, nodes, purge, purge_log};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -149,7 +149,12 @@ pub enum ToFront {
         /// The hosts without a new certificate.
         failures: CertificateFailures,
     },
-    /// Show the nodes with this purge log on the dashboard.
+    /// Show these commands and schedules on the dashboard, in place of those before.
+    ShowJobs {
+        /// The jobs.
+        jobs: job_status::ShownJobs,
+    },
+    /// Show the nodes with this purge log on the dashboard and in metrics.
     ShowNodes {
         /// The nodes, or why they are not known.
         outcome: Result<nodes::KnownNodes, String>,

@@ -43,6 +43,46 @@ pub struct JobProcessStatus {
     pub memory_bytes: Option<u64>,
 }
 
+/// Most jobs of [`ShownJobs`].
+pub const MAX_JOBS_SHOWN: usize = 100;
+
+/// Commands and schedules as the dashboard shows them. Times are absolute, so that what does not
+/// change stays the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownJobs {
+    /// The first [`MAX_JOBS_SHOWN`], by pool in the order of the file.
+    pub list: Vec<ShownJob>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// A command or a schedule as the dashboard shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownJob {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// `command` or `schedule`.
+    pub kind: String,
+    /// As [`JobStatus::state`].
+    pub state: String,
+    /// How many processes it has.
+    pub processes: usize,
+    /// Processes that were started.
+    pub starts: u64,
+    /// Those that failed by themselves, or could not be started.
+    pub failures: u64,
+    /// Runs of a schedule that were left out, since the last one went on.
+    pub skipped: u64,
+    /// How the last process ended, as [`crate::front::shown`] has it.
+    pub last_exit: Option<String>,
+    /// When that was, in seconds since 1970.
+    pub last_exit_at: Option<u64>,
+    /// The next run of a schedule, in seconds since 1970.
+    pub next_at: Option<u64>,
+}
+
 /// What a pool with `pm = "auto"` leaves to its commands and schedules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beside {

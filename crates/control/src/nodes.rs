@@ -10,6 +10,9 @@ use crate::purge_log::plain_node;
 /// The time between two announcements of a node.
 pub const ANNOUNCED_EVERY: Duration = Duration::from_secs(5);
 
+/// A node is silent from here on, in seconds: it has missed two announcements.
+pub const SILENT_SECONDS: u64 = 15;
+
 /// Most nodes that are shown.
 pub const MAX_NODES_SHOWN: usize = 64;
 
@@ -105,9 +108,149 @@ pub struct KnownNodes {
     pub more: usize,
 }
 
+impl KnownNodes {
+    /// These within all limits, as of a process that is less trusted.
+    pub fn bounded(mut self) -> KnownNodes {
+        self.nodes.truncate(MAX_NODES_SHOWN);
+        for node in &mut self.nodes {
+            node.name = plain_node(&node.name);
+            node.figures = NodeFigures::read(&node.figures.text()).unwrap_or_default();
+        }
+        self
+    }
+}
+
+/// What is known of the nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodesSeen {
+    /// The nodes, as they were last known.
+    pub known: KnownNodes,
+    /// When that was, in milliseconds of the machine's clock since its start.
+    pub at: u64,
+    /// Why it is not known by now.
+    pub problem: Option<String>,
+}
+
+impl NodesSeen {
+    /// What is known after a report at this time. Without one, the nodes of `before` stay, and grow
+    /// old.
+    pub fn after(
+        before: Option<&NodesSeen>,
+        outcome: Result<KnownNodes, String>,
+        now: u64,
+    ) -> NodesSeen {
+        match outcome {
+            Ok(known) => NodesSeen { known, at: now, problem: None },
+            Err(why) => {
+                let known = before.map(|seen| seen.known.clone()).unwrap_or_default();
+                NodesSeen { known, at: before.map_or(now, |seen| seen.at), problem: Some(why) }
+            }
+        }
+    }
+
+    /// The nodes at this time.
+    pub fn status(&self, now: u64) -> NodesStatus {
+        let more = now.saturating_sub(self.at) / 1000;
+        let status = |node: &KnownNode| NodeStatus::of(node, node.age.saturating_add(more));
+        NodesStatus {
+            list: self.known.nodes.iter().map(status).collect(),
+            more: self.known.more,
+            problem: self.problem.clone(),
+        }
+    }
+}
+
+/// The nodes with one purge log, as the status has them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodesStatus {
+    /// By name, at most [`MAX_NODES_SHOWN`].
+    pub list: Vec<NodeStatus>,
+    /// How many more there are.
+    pub more: usize,
+    /// Why the list is not current.
+    pub problem: Option<String>,
+}
+
+/// A node, as the status has it: what it says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Its name in the purge log.
+    pub name: String,
+    /// Whether it is this one.
+    pub here: bool,
+    /// Seconds since it last announced itself.
+    pub age_seconds: u64,
+    /// Whether that is too long ago ([`SILENT_SECONDS`]).
+    pub silent: bool,
+    /// Its version.
+    pub version: String,
+    /// Whether it is ready for clients.
+    pub ready: bool,
+    /// Why it is not.
+    pub reason: Option<String>,
+    /// What its requests need as a part of its nearest limit.
+    pub saturation: f64,
+    /// That limit.
+    pub nearest: String,
+    /// Requests to scripts within the last minute.
+    pub requests_per_minute: u64,
+    /// Those of them that failed or were refused.
+    pub failed_per_minute: u64,
+    /// 95 of a hundred requests have waited less for a worker.
+    pub queue_seconds: f64,
+    /// Where a browser reaches its admin listener; of another node, any text.
+    pub url: Option<String>,
+}
+
+impl NodeStatus {
+    fn of(node: &KnownNode, age: u64) -> NodeStatus {
+        let figures = node.figures.clone();
+        NodeStatus {
+            name: node.name.clone(),
+            here: node.is_here,
+            age_seconds: age,
+            silent: age >= SILENT_SECONDS,
+            version: figures.version,
+            ready: figures.ready,
+            reason: figures.reason,
+            saturation: figures.saturation as f64 / 1e3,
+            nearest: figures.nearest,
+            requests_per_minute: figures.requests,
+            failed_per_minute: figures.failed,
+            queue_seconds: figures.queue_micros as f64 / 1e6,
+            url: figures.url,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_stay_and_grow_old_while_there_is_no_report() {
+        let node = |name: &str| KnownNode {
+            name: name.to_owned(),
+            is_here: false,
+            age: 4,
+            figures: NodeFigures { saturation: 630, queue_micros: 2500, ..NodeFigures::default() },
+        };
+        let known = KnownNodes { nodes: vec![node("n")], more: 3 };
+        let seen = NodesSeen::after(None, Ok(known), 1000);
+        let status = seen.status(11_900);
+        assert_eq!((status.list[0].age_seconds, status.list[0].silent), (14, false));
+        assert_eq!((status.list[0].saturation, status.list[0].queue_seconds), (0.63, 0.0025));
+        let seen = NodesSeen::after(Some(&seen), Err("Connection refused".to_owned()), 12_000);
+        let status = seen.status(12_000);
+        assert_eq!((status.more, status.problem.as_deref()), (3, Some("Connection refused")));
+        assert_eq!((status.list[0].age_seconds, status.list[0].silent), (15, true));
+        let seen = NodesSeen::after(Some(&seen), Ok(KnownNodes::default()), 13_000);
+        assert_eq!(seen.status(13_000), NodesStatus::default());
+        let none = NodesSeen::after(None, Err("no".to_owned()), 5);
+        assert_eq!((none.at, none.status(7).list), (5, Vec::new()));
+    }
 
     #[test]
     fn figures_are_read_as_they_are_written_and_hostile_ones_do_no_harm() {

@@ -54,6 +54,7 @@ fn text(server: &ServerStatus, status: &Status) -> String {
     let now = now.unwrap_or_default().as_secs();
     lines.extend(view::certificates(server, now, columns));
     lines.extend(view::purge_log(server));
+    lines.extend(view::nodes(server, columns));
     let running = view::RunningScripts::of(server, view::MAX_RUNNING_LINES, columns);
     lines.extend(running.show(usize::MAX));
     lines.join("\n")

@@ -8,6 +8,7 @@ use crate::node_figures;
 use crate::peers::PeerStep;
 use crate::peers::followed_logs::{FollowSettings, FollowedLogs};
 use crate::peers::own_log::{OwnLog, OwnLogSettings};
+use crate::peers::peer_figures::PeerFigures;
 use crate::peers::peer_messages::{LogName, PeerMessage};
 use crate::wire;
 
@@ -62,6 +63,7 @@ pub fn read_messages(mut bytes: &[u8]) -> usize {
     let follow = FollowSettings { lease: 1000, positions: vec![None] };
     let (mut own, mut followed) = (OwnLog::new(own, 1), FollowedLogs::new(follow, 1));
     followed.connected(0, 1);
+    let mut figures = PeerFigures::new("n", &[([127, 0, 0, 1], 1).into()], 1);
     let mut count = 0;
     while let Ok(Some((message, length))) = PeerMessage::parse(bytes) {
         bytes = bytes.get(length..).unwrap_or_default();
@@ -70,6 +72,7 @@ pub fn read_messages(mut bytes: &[u8]) -> usize {
         match &message {
             PeerMessage::Hello { known, .. } => drop(own.followed_by(0, now, *known)),
             PeerMessage::Applied { number } => drop(own.applied(0, now - 1, *number)),
+            PeerMessage::Figures { .. } => figures.take(0, message.clone(), now),
             _ => {}
         }
         own.submit(now, String::new(), now);
@@ -79,6 +82,7 @@ pub fn read_messages(mut bytes: &[u8]) -> usize {
             }
         }
     }
+    assert!(figures.nodes(1, |_| true).nodes.len() <= 1, "of one peer");
     count
 }
 
@@ -99,15 +103,16 @@ mod tests {
 
     #[test]
     fn changed_messages_of_nodes_are_refused_or_acted_on() {
-        let seeds: [&[u8]; 3] = [
+        let seeds: [&[u8]; 4] = [
             include_bytes!("../../../fuzz/seeds/purge_peers/follower"),
             include_bytes!("../../../fuzz/seeds/purge_peers/followed"),
             include_bytes!("../../../fuzz/seeds/purge_peers/reset"),
+            include_bytes!("../../../fuzz/seeds/purge_peers/figures"),
         ];
-        assert_eq!(seeds.map(read_messages), [3, 4, 2]);
+        assert_eq!(seeds.map(read_messages), [3, 4, 2, 2]);
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
-            let mut bytes: Vec<u8> = (0..3).flat_map(|_| seeds[rng.usize(..3)]).copied().collect();
+            let mut bytes: Vec<u8> = (0..3).flat_map(|_| seeds[rng.usize(..4)]).copied().collect();
             for _ in 0..rng.usize(1..6) {
                 let at = rng.usize(..bytes.len());
                 bytes[at] = rng.u8(..);

@@ -76,6 +76,8 @@ counters! {
         "Runs of schedules that failed, or could not begin.";
     ScheduleRunsSkipped: Events = "schedule_runs_skipped", "runs left out",
         "Runs of schedules that were left out, since the last one went on.";
+    BootWait: Time = "boot_wait_seconds", "boot wait",
+        "Part of the time in the queue in which the worker was starting that then ran the request.";
 }
 
 /// The values of all counters of a pool.

@@ -58,6 +58,9 @@ fn nodes_with_one_purge_log_show_each_other_on_their_dashboards() {
     assert_eq!(list[1]["version"], env!("CARGO_PKG_VERSION"));
     assert!(list[1]["silent"].is_null() && list[1]["saturation"].is_number(), "{list}");
 
+    let metrics = http::get(admin, "/metrics").text();
+    assert!(metrics.contains("maitred_node_ready{node=\"n2\"} 1\n"), "{metrics}");
+
     // A program that can write to Redis writes what it likes.
     let now: u64 = redis.cli(&["TIME"]).lines().next().unwrap().trim().parse().unwrap();
     let told = json!({ "version": "<b>", "reason": "<b>\n", "url": "javascript:alert(1)" });

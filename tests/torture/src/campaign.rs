@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::nodes::Nodes;
 use crate::plan::{Fault, Plan, Step};
 use crate::site::{Site, WORKERS};
+use crate::trace_collector::TraceCollector;
 use crate::traffic::{Shared, Traffic};
 use crate::upstream::Upstream;
 
@@ -35,6 +36,8 @@ pub struct Campaign {
     pub lasts: Duration,
     /// The faults.
     pub faults: Vec<Fault>,
+    /// The nodes pass purges on without Redis.
+    pub are_peers: bool,
 }
 
 /// The result of a run.
@@ -51,10 +54,11 @@ pub struct Report {
 impl Campaign {
     /// Runs it.
     pub fn run(&self) -> Report {
-        let (upstream, names) = (Upstream::start(), Names::start());
+        let (upstream, collector) = (Upstream::start(), TraceCollector::start());
+        let names = Names::start();
         let site = Arc::new(Site::write());
-        let nodes = Nodes::start(&site);
-        let setup = nodes.join(site.setup(&upstream.url()));
+        let nodes = Nodes::start(&site, self.are_peers);
+        let setup = nodes.join(site.setup(&upstream.url(), &collector.url()));
         let processors = faults::all_processors();
         let group = processors.as_ref();
         let started = group.map_or_else(|| setup.clone(), |group| group.holds(setup.clone()));
@@ -65,6 +69,7 @@ impl Campaign {
             site: &site,
             setup,
             upstream: &upstream,
+            collector: &collector,
             nodes: &nodes,
             processors: group,
             names: names.as_ref(),
@@ -79,6 +84,10 @@ impl Campaign {
         let shared = traffic.stop();
         match site.jobs.check() {
             Ok(runs) => println!("torture: {:<14} {runs:>8} right", "runs"),
+            Err(why) => shared.violation(&why),
+        }
+        match collector.check() {
+            Ok(exports) => println!("torture: {:<14} {exports:>8} right", "exports"),
             Err(why) => shared.violation(&why),
         }
         if let Err(grown) = before.compare(&server) {

@@ -21,6 +21,7 @@ use crate::network::BadNetwork;
 use crate::nodes::Nodes;
 use crate::plan::{Fault, Step};
 use crate::site::{CLASSIC, POOLS, Site};
+use crate::trace_collector::{CollectorState, TraceCollector};
 use crate::upstream::Upstream;
 
 /// Clients that leave, for each of the step's amount.
@@ -34,6 +35,8 @@ const PROCESSORS: (f64, f64) = (0.3, 64.0);
 const SLOW_DISK: &str = "inject=openat,openat2:delay_enter=20000";
 /// strace's option for a lack of memory: the 5th of these calls fails, and each 11th after it.
 const NO_MEMORY: &str = "inject=mmap,mremap,brk:error=ENOMEM:when=5+11";
+/// What the title of the process that passes purges on contains.
+const PURGES: &str = "maitred: purges";
 /// The log's lines at the end of an upgrade.
 const UPGRADED: [&str; 3] = ["upgraded to", "upgrade is refused", "upgrade again"];
 
@@ -47,7 +50,9 @@ pub struct Victim<'a> {
     pub setup: Setup,
     /// The upstream of `proxy`.
     pub upstream: &'a Upstream,
-    /// The other node, and Redis.
+    /// The collector of its traces.
+    pub collector: &'a TraceCollector,
+    /// The other node, and the way to it.
     pub nodes: &'a Nodes,
     /// The group of its processes, where one can be made.
     pub processors: Option<&'a ProcessorGroup>,
@@ -90,6 +95,7 @@ impl Victim<'_> {
             Fault::LittleMemory => self.can.memory,
             Fault::BadNetwork => self.can.network,
             Fault::SilentNames => self.names.is_some(),
+            Fault::KillRedis | Fault::StopRedis | Fault::SlowRedis => self.nodes.redis().is_some(),
             _ => true,
         }
     }
@@ -175,8 +181,19 @@ impl Victim<'_> {
             Fault::KillRedis => self.nodes.kill_redis(),
             Fault::StopRedis => self.nodes.stop_redis(step.lasts),
             Fault::SlowRedis => self.nodes.slow_redis(step.lasts),
+            Fault::KillPurges => signal(&self.some(PURGES, 1, &mut random), Signal::KILL),
+            Fault::StopPurges => stop(&self.some(PURGES, 1, &mut random), step.lasts),
+            Fault::NoCollector => self.disturb_collector(CollectorState::Away, step),
+            Fault::SlowCollector => self.disturb_collector(CollectorState::Slow, step),
+            Fault::BrokenCollector => self.disturb_collector(CollectorState::Broken, step),
         }
         Ok(())
+    }
+
+    fn disturb_collector(&self, state: CollectorState, step: &Step) {
+        self.collector.be(state);
+        std::thread::sleep(step.lasts);
+        self.collector.be(CollectorState::Well);
     }
 
     /// Freezes the processes of a pool, or stops them where nothing can be frozen.

@@ -31,6 +31,8 @@ pub enum Kind {
     WebSocket,
     /// A page over TLS and HTTP/2.
     Tls,
+    /// The dashboard's stream of events, and other pages of the admin listener.
+    Dashboard,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
             Kind::Named => "named",
             Kind::WebSocket => "WebSocket",
             Kind::Tls => "TLS, HTTP/2",
+            Kind::Dashboard => "dashboards",
         }
     }
 }

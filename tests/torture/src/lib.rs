@@ -17,5 +17,6 @@ pub mod network;
 pub mod nodes;
 pub mod plan;
 pub mod site;
+pub mod trace_collector;
 pub mod traffic;
 pub mod upstream;

@@ -22,6 +22,9 @@ struct Options {
     /// These faults only, with commas between them.
     #[arg(long, value_delimiter = ',', value_parser = fault, value_name = "FAULTS")]
     only: Vec<Fault>,
+    /// The nodes pass purges on without Redis.
+    #[arg(long)]
+    peers: bool,
     /// Lists the faults.
     #[arg(long)]
     list: bool,
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     let faults = if options.only.is_empty() { FAULTS.to_vec() } else { options.only };
     let lasts = Duration::from_secs_f64(options.minutes.max(0.0) * 60.0);
     println!("torture: seed {seed}");
-    let report = Campaign { seed, lasts, faults }.run();
+    let report = Campaign { seed, lasts, faults, are_peers: options.peers }.run();
     report.print();
     let violations = report.shared.violations();
     println!(

@@ -69,10 +69,20 @@ pub enum Fault {
     StopRedis,
     /// It replies late for a while.
     SlowRedis,
+    /// The process that passes purges on is killed.
+    KillPurges,
+    /// It is stopped for a while.
+    StopPurges,
+    /// The collector of traces closes its connections for a while.
+    NoCollector,
+    /// It responds late for a while.
+    SlowCollector,
+    /// It responds with errors, and with what is no HTTP, for a while.
+    BrokenCollector,
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 30] = [
+pub const FAULTS: [Fault; 35] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -103,6 +113,11 @@ pub const FAULTS: [Fault; 30] = [
     Fault::KillRedis,
     Fault::StopRedis,
     Fault::SlowRedis,
+    Fault::KillPurges,
+    Fault::StopPurges,
+    Fault::NoCollector,
+    Fault::SlowCollector,
+    Fault::BrokenCollector,
 ];
 
 /// The requests that may fail by a fault: at most this number, of these kinds.
@@ -153,6 +168,11 @@ impl Fault {
             Fault::KillRedis => "kill-redis",
             Fault::StopRedis => "stop-redis",
             Fault::SlowRedis => "slow-redis",
+            Fault::KillPurges => "kill-purges",
+            Fault::StopPurges => "stop-purges",
+            Fault::NoCollector => "no-collector",
+            Fault::SlowCollector => "slow-collector",
+            Fault::BrokenCollector => "broken-collector",
         }
     }
 

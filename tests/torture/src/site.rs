@@ -33,6 +33,9 @@ pub const WORKER: &str = "worker.test";
 /// In snapshot mode.
 pub const SNAPSHOT: &str = "snapshot.test";
 
+/// The part of requests whose spans are exported.
+const TRACED: f64 = 0.05;
+
 const PAGE: &str = "<?php echo str_repeat($_GET['id'] . ' ', (int) ($_GET['times'] ?? 1));";
 const UPLOAD: &str = "<?php
     $body = file_get_contents('php://input');
@@ -58,6 +61,8 @@ const SNAPSHOT_SCRIPT: &str = "<?php
 pub struct Site {
     /// The document root of the sites.
     pub root: TempDir,
+    /// Where the dashboard is.
+    pub admin: SocketAddr,
     /// Where TLS is spoken.
     pub tls: SocketAddr,
     /// Signs the certificate of that.
@@ -98,11 +103,12 @@ impl Site {
             println!("torture: skipped: full-disk, since no file system can be mounted here");
         }
         let authority = Authority::new("Torture");
-        Site { root, tls: ports::free_address(), authority, spool, jobs: Jobs::new() }
+        let (tls, admin) = (ports::free_address(), ports::free_address());
+        Site { root, tls, admin, authority, spool, jobs: Jobs::new() }
     }
 
-    /// The configuration. `upstream` is the address of the `proxy`.
-    pub fn setup(&self, upstream: &str) -> Setup {
+    /// The configuration. `upstream` is the address of the `proxy`, `collector` that of the traces.
+    pub fn setup(&self, upstream: &str, collector: &str) -> Setup {
         let root = self.root.path();
         let folder = |name: &str| root.join(name);
         let certificate = self.authority.issue("classic", &[CLASSIC]);
@@ -110,6 +116,7 @@ impl Site {
         let setup = Setup::new(root)
             .hosts(&[CLASSIC])
             .workers(WORKERS)
+            .top(&format!("admin = \"{}\"", self.admin))
             .pool(&self.jobs.sections())
             .tls(self.tls, &listen)
             .site(&format!("[[sites.proxy]]\npath = \"/upstream/*\"\nto = {upstream:?}"))
@@ -121,7 +128,8 @@ impl Site {
             .site(&site(WORKER, &folder("worker"), "worker"))
             .site(&site(SNAPSHOT, &folder("snapshot"), "snapshot"))
             .site(&pool("worker", &folder("worker/index.php")))
-            .site(&pool("snapshot", &folder("snapshot/index.php")));
+            .site(&pool("snapshot", &folder("snapshot/index.php")))
+            .site(&format!("[traces]\nendpoint = {collector:?}\nratio = {TRACED}"));
         match &self.spool {
             Some(disk) => setup.spool(&disk.path()),
             None => setup,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::mistakes::{Fault, quoted};
+use crate::mistakes::{Fault, plain_path, quoted};
 use crate::on_disk::{directory_problem, file_problem};
 use crate::read::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
 use crate::sources::Sources;
@@ -242,7 +242,7 @@ impl<'a> Value<'a> {
         match problem(&path) {
             None => Ok(path),
             Some(problem) => {
-                let (name, path) = (quoted(&self.name), path.display());
+                let (name, path) = (quoted(&self.name), plain_path(&path));
                 Err(self.because(format!("`{name}` is {path}, but it {problem}")))
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::nodes::NodeStatus;
 use maitred_control::purge_log::{PeerState, PurgeLogState};
 use maitred_control::scale::{NodeScale, PoolScale};
 
@@ -185,6 +186,40 @@ pub const PURGE_PEER: &[MetricFamily<PeerState>] = &[
         "maitred_purge_log_peer_behind",
         "Purges of this node that the peer has not applied.",
         |peer, out| out.value(peer.behind),
+    ),
+];
+
+/// Metrics of each node with one purge log, as it announces them.
+pub const KNOWN_NODE: &[MetricFamily<NodeStatus>] = &[
+    MetricFamily::gauge(
+        "maitred_node_announced_seconds",
+        "Time since the node has last announced itself; from 15 s on it is silent.",
+        |node, out| out.value(node.age_seconds),
+    ),
+    MetricFamily::gauge(
+        "maitred_node_ready",
+        "1 if the node has said that it is ready for clients.",
+        |node, out| out.value(u64::from(node.ready)),
+    ),
+    MetricFamily::gauge(
+        "maitred_node_saturation",
+        "What requests need as a part of the node's nearest limit; 1 is all of it.",
+        |node, out| out.value(node.saturation),
+    ),
+    MetricFamily::gauge(
+        "maitred_node_queue_wait_p95_seconds",
+        "Time that 95 of a hundred recent requests waited less for a worker, in its worst pool.",
+        |node, out| out.value(node.queue_seconds),
+    ),
+    MetricFamily::gauge(
+        "maitred_node_requests_per_minute",
+        "Requests to scripts within a minute.",
+        |node, out| out.value(node.requests_per_minute),
+    ),
+    MetricFamily::gauge(
+        "maitred_node_failed_per_minute",
+        "Requests within a minute that failed or were refused.",
+        |node, out| out.value(node.failed_per_minute),
     ),
 ];
 

@@ -295,6 +295,7 @@ impl CommandReceiver {
             ToFront::ShowCertificateFailures { failures } => {
                 self.shared.recent_requests.set_failures(failures);
             }
+            ToFront::ShowJobs { jobs } => self.shared.jobs.store(Some(Arc::new(jobs))),
             ToFront::ShowNodes { outcome } => self.shared.nodes.take(outcome),
             ToFront::SetAccessLog => self.take_access_log(fds.pop()),
             ToFront::SetPoolAccessLog { path } => self.take_pool_access_log(path, fds.pop()),

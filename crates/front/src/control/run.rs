@@ -128,6 +128,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::AddCookieNames { .. }
         | ToFront::ShowSlowStack { .. }
         | ToFront::ShowCertificateFailures { .. }
+        | ToFront::ShowJobs { .. }
         | ToFront::ShowNodes { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),

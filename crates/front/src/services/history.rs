@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use maitred_config::Config;
-use maitred_scoreboard::{Histogram, Reading, RequestOutcome};
+use maitred_scoreboard::{Counter, Histogram, Reading, RequestOutcome};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -56,8 +56,9 @@ pub struct HistorySample {
     pub workers: u64,
     /// Scripts that ended.
     pub scripts: u64,
-    /// Their time in microseconds: in the queue, on a processor, waiting for one, blocked.
-    pub parts: [u64; 4],
+    /// Their time in microseconds: in the queue without the last part, on a processor, waiting for
+    /// one, blocked, in the queue while their worker was starting.
+    pub parts: [u64; 5],
     /// The number of scripts in each bucket of [`POWERS`], and beyond.
     pub times: [u64; POWERS.len() + 1],
 }
@@ -249,6 +250,9 @@ fn totals(reading: &Reading) -> HistorySample {
     };
     let total = &reading.total;
     let micros = |times: &Histogram| u64::try_from(times.sum().as_micros()).unwrap_or(u64::MAX);
+    let boot = reading.counters.count(Counter::BootWait);
+    let [waits, cpu, core, blocked] =
+        [&total.waits, &total.cpu, &total.core_waits, &total.blocked].map(micros);
     let mut times = [0; POWERS.len() + 1];
     let mut below = 0;
     for (bucket, power) in times.iter_mut().zip(POWERS) {
@@ -267,7 +271,7 @@ fn totals(reading: &Reading) -> HistorySample {
         memory: reading.private_bytes,
         workers: reading.seated,
         scripts: total.scripts.count(),
-        parts: [&total.waits, &total.cpu, &total.core_waits, &total.blocked].map(micros),
+        parts: [waits.saturating_sub(boot), cpu, core, blocked, boot],
         times,
     }
 }
@@ -295,7 +299,7 @@ mod tests {
     use super::*;
 
     fn totals(requests: u64) -> HistorySample {
-        HistorySample { requests, parts: [requests; 4], busy: 1, ..HistorySample::default() }
+        HistorySample { requests, parts: [requests; 5], busy: 1, ..HistorySample::default() }
     }
 
     #[test]
@@ -306,7 +310,7 @@ mod tests {
         }
         let samples = track.read();
         assert_eq!(samples.len(), MAX_SAMPLES);
-        assert!(samples.iter().all(|one| one.requests == 2 && one.parts == [2; 4]));
+        assert!(samples.iter().all(|one| one.requests == 2 && one.parts == [2; 5]));
         track.push(totals(0));
         assert_eq!(track.read().last().map(|one| one.requests), Some(0));
     }

@@ -1,22 +1,11 @@
-//! The nodes with the same purge log, for the dashboard.
+//! The nodes with the same purge log, for the dashboard and the metrics.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use maitred_config::Config;
-use maitred_control::nodes::KnownNodes;
-
-/// What is known of the nodes.
-#[derive(Debug)]
-pub struct NodesSeen {
-    /// The nodes, as they were last known.
-    pub known: KnownNodes,
-    /// When that was.
-    pub at: Instant,
-    /// Why it is not known by now.
-    pub problem: Option<String>,
-}
+use maitred_control::nodes::{KnownNodes, NodesSeen, NodesStatus};
+use maitred_os::clock::since_boot_millis;
 
 /// The nodes.
 #[derive(Debug, Default)]
@@ -38,40 +27,15 @@ impl Nodes {
         self.url.load().as_ref().map(|url| url.to_string())
     }
 
-    /// Takes a report. Without one, the nodes before stay, and grow old.
+    /// Takes a report.
     pub fn take(&self, outcome: Result<KnownNodes, String>) {
-        let seen = match outcome {
-            Ok(known) => NodesSeen { known, at: Instant::now(), problem: None },
-            Err(why) => {
-                let before = self.seen.load();
-                let known = before.as_ref().map(|seen| seen.known.clone()).unwrap_or_default();
-                let at = before.as_ref().map_or_else(Instant::now, |seen| seen.at);
-                NodesSeen { known, at, problem: Some(why) }
-            }
-        };
+        let before = self.seen.load();
+        let seen = NodesSeen::after(before.as_deref(), outcome, since_boot_millis());
         self.seen.store(Some(Arc::new(seen)));
     }
 
-    /// What is known; none: there is no purge log.
-    pub fn seen(&self) -> Option<Arc<NodesSeen>> {
-        self.seen.load_full()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_stay_while_the_purge_log_is_not_reached() {
-        let nodes = Nodes::default();
-        assert!(nodes.seen().is_none());
-        nodes.take(Ok(KnownNodes { more: 3, ..KnownNodes::default() }));
-        nodes.take(Err("Connection refused".to_owned()));
-        let seen = nodes.seen().unwrap();
-        assert_eq!((seen.known.more, seen.problem.as_deref()), (3, Some("Connection refused")));
-        nodes.take(Ok(KnownNodes::default()));
-        let seen = nodes.seen().unwrap();
-        assert_eq!((seen.known.more, &seen.problem), (0, &None));
+    /// The nodes as they are now; none: there is no purge log, or no report of it yet.
+    pub fn status(&self) -> Option<NodesStatus> {
+        self.seen.load().as_ref().map(|seen| seen.status(since_boot_millis()))
     }
 }

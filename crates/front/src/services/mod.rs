@@ -16,6 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::Config;
+use maitred_control::job_status::ShownJobs;
 use maitred_control::purge_log::PurgeLogState;
 use maitred_tls::Material;
 use tokio::sync::Notify;
@@ -103,11 +104,13 @@ pub struct Shared {
     pub certificates: ArcSwap<Vec<CertificateExpiry>>,
     /// The state of the purge log, if there is one.
     pub purge_log: ArcSwapOption<PurgeLogState>,
+    /// Commands and schedules, for the dashboard; none: the supervisor has not shown them yet.
+    pub jobs: ArcSwapOption<ShownJobs>,
     /// The last hour, for the dashboard.
     pub history: History,
     /// The latest slow and failed requests, for the dashboard.
     pub recent_requests: RecentRequests,
-    /// The nodes with the same purge log, for the dashboard.
+    /// The nodes with the same purge log, for the dashboard and the metrics.
     pub nodes: Nodes,
     /// Counters of spans.
     pub trace_stats: Arc<TraceStats>,
@@ -190,6 +193,7 @@ impl Shared {
             traces: ArcSwapOption::empty(),
             certificates: ArcSwap::default(),
             purge_log: ArcSwapOption::empty(),
+            jobs: ArcSwapOption::empty(),
             recent_requests: RecentRequests::default(),
             nodes: Nodes::default(),
             history: History::default(),

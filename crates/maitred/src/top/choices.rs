@@ -21,11 +21,14 @@ pub enum Tab {
     Cache,
     /// The end of the error log.
     Logs,
+    /// The nodes with the same purge log.
+    Nodes,
 }
 
 impl Tab {
     /// All, in the order of their keys from `1` on.
-    pub const ALL: [Tab; 5] = [Tab::Pools, Tab::Workers, Tab::Routes, Tab::Cache, Tab::Logs];
+    pub const ALL: [Tab; 6] =
+        [Tab::Pools, Tab::Workers, Tab::Routes, Tab::Cache, Tab::Logs, Tab::Nodes];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Tab {
             Tab::Routes => "routes",
             Tab::Cache => "cache",
             Tab::Logs => "logs",
+            Tab::Nodes => "nodes",
         }
     }
 
@@ -67,7 +71,7 @@ pub struct Choices {
     pub is_paused: bool,
     /// Lines of the tables above the screen; of the log, those below it.
     pub scrolled: usize,
-    /// Only pools, requests, routes, sites and messages with this text are shown.
+    /// Only pools, requests, routes, sites, nodes and messages with this text are shown.
     pub filter: String,
     /// Whether keys are part of the filter.
     pub is_typing: bool,
@@ -96,7 +100,7 @@ impl Choices {
             KeyCode::Char('a') => self.all = !self.all,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('n') => self.server = (self.server + 1) % servers.max(1),
-            KeyCode::Char(digit @ '1'..='5') => {
+            KeyCode::Char(digit @ '1'..='6') => {
                 let at = digit as usize - '1' as usize;
                 self.open(Tab::ALL[at]);
             }
@@ -176,9 +180,11 @@ mod tests {
         choices.press(KeyCode::PageUp, 10, 2);
         assert_eq!(choices.scrolled, 11);
         press(&mut choices, "\t");
+        assert_eq!((choices.tab, choices.scrolled), (Tab::Nodes, 0));
+        press(&mut choices, "\t");
         assert_eq!((choices.tab, choices.scrolled), (Tab::Pools, 0));
         choices.press(KeyCode::BackTab, 10, 2);
-        assert_eq!(choices.tab, Tab::Logs);
+        assert_eq!(choices.tab, Tab::Nodes);
         press(&mut choices, "n");
         assert_eq!(choices.server, 1);
         press(&mut choices, "n");

@@ -63,6 +63,7 @@ impl Sample {
             Tab::Workers => scripts.show(usize::MAX),
             Tab::Routes => view::routes(&server, columns),
             Tab::Logs => Vec::new(),
+            Tab::Nodes => view::nodes(&server, columns),
             Tab::Cache => {
                 let mut lines = view::page_cache(&server, columns);
                 lines.extend(view::proxies(&server, columns));
@@ -147,7 +148,7 @@ fn tabs(choices: &Choices) -> String {
 }
 
 /// The server with what has this text in its name: pools with all their scripts, single scripts,
-/// routes, cached sites and proxied servers.
+/// routes, cached sites, proxied servers and nodes.
 fn filtered(server: &ServerStatus, filter: &str) -> ServerStatus {
     let mut server = server.clone();
     if filter.is_empty() {
@@ -167,6 +168,9 @@ fn filtered(server: &ServerStatus, filter: &str) -> ServerStatus {
         cache.sites.retain(|site| has(&site.site));
     }
     server.proxies.retain(|proxy| has(&proxy.server));
+    if let Some(nodes) = &mut server.nodes {
+        nodes.list.retain(|node| has(&node.name));
+    }
     server
 }
 
@@ -250,7 +254,10 @@ mod tests {
         assert!(lines.iter().any(|line| line.ends_with("3 requests are here:")), "{lines:#?}");
         let footer = "q quits, p pauses, s sorts (by load), a all pools, / filters";
         assert_eq!(lines[23], footer);
-        assert_eq!(lines[1], "12.3 requests/s   [1 pools] 2 workers 3 routes 4 cache 5 logs");
+        assert_eq!(
+            lines[1],
+            "12.3 requests/s   [1 pools] 2 workers 3 routes 4 cache 5 logs 6 nodes"
+        );
     }
 
     #[test]
@@ -319,7 +326,7 @@ mod tests {
         let log: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
         let mut choices = Choices { tab: Tab::Logs, ..choices() };
         let lines = log_screen(sample(0).head(80), &log, &mut choices, SCREEN);
-        assert!(lines[1].ends_with("4 cache [5 logs]"), "{lines:#?}");
+        assert!(lines[1].ends_with("4 cache [5 logs] 6 nodes"), "{lines:#?}");
         assert_eq!((lines[2].as_str(), lines[22].as_str()), ("line 79", "line 99"));
         assert_eq!(lines[23], "q quits, p pauses, / filters");
         choices.scrolled = 10;

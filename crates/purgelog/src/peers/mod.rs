@@ -5,6 +5,7 @@
 
 pub mod followed_logs;
 pub mod own_log;
+pub mod peer_figures;
 pub mod peer_identity;
 pub mod peer_messages;
 pub mod peer_network;

@@ -22,6 +22,11 @@ use rustls::{
     PeerIncompatible, ServerConfig, SignatureScheme,
 };
 
+/// The version of the protocol of nodes that show each other their figures. Both ends agree on it
+/// in the handshake (ALPN, RFC 7301). An end that names none is of version 1, without figures. A
+/// later version is named besides this one, since a handshake without a common name fails.
+pub const VERSION_2: &[u8] = b"maitred-purges/2";
+
 /// TLS in both directions.
 #[derive(Debug, Clone)]
 pub struct PeerIdentity {
@@ -55,6 +60,7 @@ impl PeerIdentity {
         let shown = Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified.clone()));
         let mut client = client.with_client_cert_resolver(shown);
         client.resumption = Resumption::disabled();
+        client.alpn_protocols = vec![VERSION_2.to_vec()];
         let server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| why(&error))?
@@ -62,6 +68,7 @@ impl PeerIdentity {
         let shown = Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified));
         let mut server = server.with_cert_resolver(shown);
         server.send_tls13_tickets = 0;
+        server.alpn_protocols = vec![VERSION_2.to_vec()];
         Ok(PeerIdentity { client: Arc::new(client), server: Arc::new(server) })
     }
 }
@@ -180,5 +187,48 @@ impl ClientCertVerifier for SameKey {
 
     fn requires_raw_public_keys(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{ClientConnection, ServerConnection};
+
+    use super::*;
+
+    /// A key of Ed25519 (RFC 8410 §10.3).
+    const KEY: &str = "MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC";
+
+    /// What both ends have agreed on.
+    fn shake_hands(of: &PeerIdentity) -> [Option<Vec<u8>>; 2] {
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let mut client = ClientConnection::new(of.client.clone(), name).unwrap();
+        let mut server = ServerConnection::new(of.server.clone()).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            client.write_tls(&mut there).unwrap();
+            server.read_tls(&mut there.as_slice()).unwrap();
+            server.process_new_packets().unwrap();
+            server.write_tls(&mut back).unwrap();
+            client.read_tls(&mut back.as_slice()).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        [client.alpn_protocol(), server.alpn_protocol()].map(|agreed| agreed.map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn nodes_of_two_versions_connect_and_only_new_ones_agree_on_figures() {
+        let key = KEY.trim_end_matches('=');
+        let now = PeerIdentity::of(key).unwrap();
+        let agreed = Some(VERSION_2.to_vec());
+        assert_eq!(shake_hands(&now), [agreed.clone(), agreed]);
+        let mut before = PeerIdentity::of(key).unwrap();
+        Arc::get_mut(&mut before.client).unwrap().alpn_protocols.clear();
+        Arc::get_mut(&mut before.server).unwrap().alpn_protocols.clear();
+        let follower = PeerIdentity { client: before.client.clone(), ..now.clone() };
+        let followed = PeerIdentity { server: before.server.clone(), ..now };
+        for mixed in [follower, followed, before] {
+            assert_eq!(shake_hands(&mixed), [None, None]);
+        }
     }
 }

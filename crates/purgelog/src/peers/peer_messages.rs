@@ -79,6 +79,14 @@ pub enum PeerMessage {
     },
     /// The follower is not in the list of this node, which does not wait for it.
     Refused,
+    /// What the follower's dashboard shows of it. Only a node of version 2 knows this
+    /// ([`super::peer_identity::VERSION_2`]).
+    Figures {
+        /// Its name.
+        name: String,
+        /// The figures, as [`maitred_control::nodes::NodeFigures`] writes them.
+        text: String,
+    },
 }
 
 /// What is no message.
@@ -125,6 +133,11 @@ impl PeerMessage {
                 numbers(&mut body, &[*number, *last]);
             }
             PeerMessage::Refused => body.push(6),
+            PeerMessage::Figures { name, text } => {
+                body.extend([7, u8::try_from(name.len()).unwrap_or_default()]);
+                body.extend(name.as_bytes());
+                body.extend(text.as_bytes());
+            }
         }
         let length = u32::try_from(body.len()).unwrap_or_default();
         [length.to_be_bytes().as_slice(), &body].concat()
@@ -186,6 +199,11 @@ impl Fields<'_> {
             4 => PeerMessage::Ping { number: self.number()? },
             5 => PeerMessage::Pong { number: self.number()?, last: self.number()? },
             6 => PeerMessage::Refused,
+            7 => {
+                let name = self.short_text()?.to_owned();
+                let text = str::from_utf8(std::mem::take(&mut self.0)).ok()?.to_owned();
+                PeerMessage::Figures { name, text }
+            }
             _ => return None,
         })
     }
@@ -207,10 +225,15 @@ impl Fields<'_> {
     }
 
     fn address(&mut self) -> Option<SocketAddr> {
+        self.short_text()?.parse().ok()
+    }
+
+    /// A text behind its length in a byte.
+    fn short_text(&mut self) -> Option<&str> {
         let length = usize::from(self.byte()?);
         let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        str::from_utf8(text).ok()?.parse().ok()
+        str::from_utf8(text).ok()
     }
 }
 
@@ -235,6 +258,8 @@ mod tests {
             PeerMessage::Ping { number: 1 },
             PeerMessage::Pong { number: 1, last: 4 },
             PeerMessage::Refused,
+            PeerMessage::Figures { name: "n1".to_owned(), text: "{}".to_owned() },
+            PeerMessage::Figures { name: String::new(), text: String::new() },
         ] {
             let bytes = [message.encode(), vec![0]].concat();
             let length = bytes.len() - 1;
@@ -258,6 +283,10 @@ mod tests {
             &[][..],
             &[9],
             &[3, 1, 2],
+            &[7],
+            &[7, 2, b'n'],
+            &[7, 1, 0xff],
+            &[7, 0, 0xff],
             &[[3].as_slice(), &eight, &[0]].concat(),
             &[[2].as_slice(), &eight, &[0xff]].concat(),
             &[[0].as_slice(), b"maitred0"].concat(),

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::peer_identity::{PeerIdentity, handshake_error};
+use super::peer_identity::{PeerIdentity, VERSION_2, handshake_error};
 use super::peer_messages::PeerMessage;
 
 /// Longest time until a connection is open and its first message is there.
@@ -63,6 +63,8 @@ pub enum NetEvent {
         peer: usize,
         /// That of the connection.
         connection: u64,
+        /// The peer knows figures.
+        has_figures: bool,
         /// What it sends.
         outbox: Outbox,
     },
@@ -216,7 +218,8 @@ impl PeerNetwork {
                     let begun = Instant::now();
                     let (outbox, messages) = mpsc::channel(OUTBOX);
                     let connection = self.number();
-                    let dialled = NetEvent::Dialled { peer, connection, outbox };
+                    let has_figures = stream.get_ref().1.alpn_protocol() == Some(VERSION_2);
+                    let dialled = NetEvent::Dialled { peer, connection, has_figures, outbox };
                     if self.events.send(dialled).await.is_err() {
                         return;
                     }

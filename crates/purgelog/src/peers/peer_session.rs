@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::followed_logs::{FollowSettings, FollowedLogs};
 use super::own_log::{OwnLog, OwnLogSettings};
+use super::peer_figures::PeerFigures;
 use super::peer_identity::PeerIdentity;
 use super::peer_messages::{LogName, PeerMessage};
 use super::peer_network::{EVENTS, NetEvent, Outbox, PeerNetwork};
@@ -34,6 +35,8 @@ struct Open {
     peer: usize,
     /// This node has opened it, to follow the peer's log.
     is_dialled: bool,
+    /// The peer takes this node's figures over it.
+    has_figures: bool,
     outbox: Outbox,
 }
 
@@ -48,6 +51,7 @@ pub struct PeerSession {
     /// Wakes what connects to a peer.
     present: Arc<Vec<Notify>>,
     states: PeerStates,
+    figures: PeerFigures,
     file: Option<PeerPositions>,
     failures: WriteFailures,
     written_at: Millis,
@@ -85,6 +89,7 @@ impl PeerSession {
             open: BTreeMap::new(),
             present: Arc::new((0..count).map(|_| Notify::new()).collect()),
             states: PeerStates::new(settings.node.clone(), &peers.addresses),
+            figures: PeerFigures::new(&settings.node, &peers.addresses, now),
             file,
             failures: WriteFailures::default(),
             written_at: now,
@@ -183,20 +188,31 @@ impl PeerSession {
                 let outcome = ClaimOutcome::Undecided;
                 return self.link.say(&FromPurgeLog::Claimed { number, outcome });
             }
-            // Peers exchange purges only.
-            ToPurgeLog::Announce { .. }
-            | ToPurgeLog::Begin
-            | ToPurgeLog::Leave
-            | ToPurgeLog::Exit => Vec::new(),
+            ToPurgeLog::Announce { figures } => {
+                self.figures.announce(figures);
+                let is_connected = |peer| self.followed.follows(peer);
+                let outcome = Ok(self.figures.nodes(now, is_connected));
+                self.link.say(&FromPurgeLog::Nodes { outcome })?;
+                self.open.keys().filter_map(|connection| self.announcement(*connection)).collect()
+            }
+            ToPurgeLog::Begin | ToPurgeLog::Leave | ToPurgeLog::Exit => Vec::new(),
         };
         self.carry_out(steps)
+    }
+
+    /// This node's figures for a peer whose log it follows over this connection.
+    fn announcement(&self, connection: u64) -> Option<PeerStep> {
+        let open = self.open.get(&connection).filter(|open| open.has_figures)?;
+        let message = self.figures.message().filter(|_| self.followed.follows(open.peer))?;
+        Some(PeerStep::Send(connection, message))
     }
 
     fn note(&mut self, event: NetEvent) -> Result<(), String> {
         let now = since_boot_millis();
         let steps = match event {
-            NetEvent::Dialled { peer, connection, outbox } => {
-                self.open.insert(connection, Open { peer, is_dialled: true, outbox });
+            NetEvent::Dialled { peer, connection, has_figures, outbox } => {
+                let open = Open { peer, is_dialled: true, has_figures, outbox };
+                self.open.insert(connection, open);
                 let known = self.followed.connected(peer, connection);
                 let (from, to) = (self.peers.listen, self.peers.addresses[peer]);
                 vec![PeerStep::Send(connection, PeerMessage::Hello { from, to, known })]
@@ -244,7 +260,8 @@ impl PeerSession {
         let PeerMessage::Hello { from, to, known } = hello else { return Vec::new() };
         match follower(&self.peers, source, from, to) {
             Ok(peer) => {
-                self.open.insert(connection, Open { peer, is_dialled: false, outbox });
+                let open = Open { peer, is_dialled: false, has_figures: false, outbox };
+                self.open.insert(connection, open);
                 if let Some(present) = self.present.get(peer)
                     && !self.followed.follows(peer)
                 {
@@ -270,6 +287,7 @@ impl PeerSession {
         let (peer, is_dialled) = (*peer, *is_dialled);
         match message {
             message if is_dialled => {
+                let is_begin = matches!(message, PeerMessage::Begin { .. });
                 match message {
                     PeerMessage::Begin { .. } => self.states.reached(peer, now),
                     PeerMessage::Refused => {
@@ -278,7 +296,15 @@ impl PeerSession {
                     }
                     _ => {}
                 }
-                self.followed.received(peer, connection, message, now)
+                let mut steps = self.followed.received(peer, connection, message, now);
+                if is_begin {
+                    steps.extend(self.announcement(connection));
+                }
+                steps
+            }
+            PeerMessage::Figures { .. } => {
+                self.figures.take(peer, message, now);
+                Vec::new()
             }
             PeerMessage::Applied { number } => self.own.applied(peer, connection, number),
             PeerMessage::Ping { number } => {

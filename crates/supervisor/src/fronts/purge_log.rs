@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use maitred_config::{Config, PurgeLog, PurgeLogPlace as Configured};
-use maitred_control::nodes::NodeFigures;
+use maitred_control::nodes::{KnownNodes, NodeFigures, NodesSeen, NodesStatus};
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
     FromPurgeLog, MAX_STATE_NODES, PeerSettings, PeerState, PurgeLogPlace, PurgeLogSettings,
@@ -93,6 +93,8 @@ pub struct PurgeLogManager {
     state: Option<PurgeLogState>,
     /// What other nodes are to show of this one, until it is sent.
     figures: Option<NodeFigures>,
+    /// The nodes, as it has reported them.
+    nodes: Option<NodesSeen>,
 }
 
 impl PurgeLogManager {
@@ -273,9 +275,10 @@ impl PurgeLogManager {
                 }
             }
             FromPurgeLog::State(state) => self.state = Some(state.clone()),
-            FromPurgeLog::Apply { .. }
-            | FromPurgeLog::Claimed { .. }
-            | FromPurgeLog::Nodes { .. } => {}
+            FromPurgeLog::Nodes { outcome } => {
+                self.see(outcome.clone(), since_boot_millis());
+            }
+            FromPurgeLog::Apply { .. } | FromPurgeLog::Claimed { .. } => {}
         }
         Some(report)
     }
@@ -283,6 +286,17 @@ impl PurgeLogManager {
     /// The state of the log, as its process has reported it.
     pub fn state(&self) -> Option<&PurgeLogState> {
         self.state.as_ref()
+    }
+
+    fn see(&mut self, outcome: Result<KnownNodes, String>, now: u64) {
+        let outcome = outcome.map(KnownNodes::bounded).map_err(|why| one_line(&why));
+        self.nodes = Some(NodesSeen::after(self.nodes.as_ref(), outcome, now));
+    }
+
+    /// The nodes with this purge log at this time of the machine's clock, in milliseconds since its
+    /// start; none: there is no report yet.
+    pub fn nodes(&self, now: u64) -> Option<NodesStatus> {
+        Some(self.nodes.as_ref()?.status(now))
     }
 
     /// Whether this is the process.
@@ -324,7 +338,11 @@ impl PurgeLogManager {
     /// The process has ended.
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
         (self.peer, self.killed_at) = (None, None);
-        self.lost(since_boot_millis());
+        let now_of_machine = since_boot_millis();
+        self.lost(now_of_machine);
+        if self.nodes.is_some() {
+            self.see(Err(PROCESS_ENDED.to_owned()), now_of_machine);
+        }
         if is_wanted && !self.is_leaving {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);

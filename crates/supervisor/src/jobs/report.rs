@@ -1,12 +1,15 @@
 //! The jobs in a reply to `maitred status` and `maitred commands`.
 
 use maitred_config::Config;
-use maitred_control::job_status::{JobProcessStatus, JobStatus};
+use maitred_control::front::shown;
+use maitred_control::job_status::{
+    JobProcessStatus, JobStatus, MAX_JOBS_SHOWN, ShownJob, ShownJobs,
+};
 
 use super::unit::{Runs, Unit};
 use super::{Jobs, memory_of};
 use crate::capacity::auto::SizedJob;
-use crate::jobs::alarm::Alarm;
+use crate::jobs::alarm::{Alarm, WallTime};
 use crate::limits::Moment;
 
 impl Jobs {
@@ -19,6 +22,15 @@ impl Jobs {
 }
 
 impl Jobs {
+    /// The jobs as the dashboard shows them.
+    pub fn shown(&self, now: Moment) -> ShownJobs {
+        let (first, wall) = (self.units.iter().take(MAX_JOBS_SHOWN), Alarm::wall());
+        ShownJobs {
+            list: first.map(|unit| unit.shown(now, wall)).collect(),
+            more: self.units.len().saturating_sub(MAX_JOBS_SHOWN),
+        }
+    }
+
     /// The commands, and the schedules whose run goes on, for the size of pools.
     pub fn to_size(&self, config: &Config) -> Vec<SizedJob> {
         let sized = |unit: &Unit| {
@@ -38,10 +50,35 @@ impl Jobs {
 }
 
 impl Unit {
+    fn shown(&self, now: Moment, wall: WallTime) -> ShownJob {
+        let last_exit = self.counts.last_exit.as_ref();
+        let since_1970 = |at: Moment| wall.saturating_sub(now.saturating_sub(at)).as_secs();
+        ShownJob {
+            pool: self.job.pool.clone(),
+            name: self.job.name.clone(),
+            kind: self.job.kind().to_owned(),
+            state: self.state(),
+            processes: self.processes().len(),
+            starts: self.counts.starts,
+            failures: self.counts.failures,
+            skipped: self.counts.skipped,
+            last_exit: last_exit.map(|(how, _)| shown(how)),
+            last_exit_at: last_exit.map(|(_, at)| since_1970(*at)),
+            next_at: self.next_run().map(|next| next.begins.as_secs()),
+        }
+    }
+
+    fn state(&self) -> String {
+        match &self.runs {
+            Runs::Always(slots) => state_of(slots.iter().map(|slot| slot.word())),
+            Runs::Timed { timer, .. } => timer.word().to_owned(),
+        }
+    }
+
     fn report(&self, now: Moment) -> JobStatus {
-        let (state, table) = match &self.runs {
-            Runs::Always(slots) => (state_of(slots.iter().map(|slot| slot.word())), None),
-            Runs::Timed { timer, table, .. } => (timer.word().to_owned(), table.as_ref()),
+        let table = match &self.runs {
+            Runs::Always(_) => None,
+            Runs::Timed { table, .. } => table.as_ref(),
         };
         let processes = self.processes().into_iter().map(|process| JobProcessStatus {
             pid: process.pid,
@@ -54,7 +91,7 @@ impl Unit {
             pool: self.job.pool.clone(),
             name: self.job.name.clone(),
             kind: self.job.kind().to_owned(),
-            state,
+            state: self.state(),
             processes: processes.collect(),
             starts: self.counts.starts,
             failures: self.counts.failures,

@@ -147,6 +147,7 @@ impl Supervisor {
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
             purge_log: self.purge_log.status(since_boot_millis()),
+            nodes: self.purge_log.nodes(since_boot_millis()),
             faults: self.shown_faults(),
             jobs: self.jobs.report(pool, now),
             ..ServerStatus::default()

@@ -140,6 +140,8 @@ impl Supervisor {
                 self.admin.measure(&mut self.pools, &self.scoreboards, now);
                 let failures = self.acme.failures(now);
                 self.fronts.tell(line, ToFront::ShowCertificateFailures { failures });
+                let jobs = self.jobs.shown(now);
+                self.fronts.tell(line, ToFront::ShowJobs { jobs });
             }
             FromFront::Drained => {
                 self.fronts.drained(line);

@@ -2,6 +2,7 @@
 
 use maitred_control::ToFront;
 use maitred_control::purge_log::FromPurgeLog;
+use maitred_os::clock::since_boot_millis;
 use maitred_os::fork::HowEnded;
 
 use super::Supervisor;
@@ -86,6 +87,11 @@ impl Supervisor {
         self.purges.log_process_ended();
         if let Some(state) = self.purge_log.state().cloned() {
             self.fronts.tell_all(&ToFront::ShowPurgeLog { state }, &[]);
+        }
+        let nodes = self.purge_log.nodes(since_boot_millis());
+        if let Some(problem) = nodes.and_then(|nodes| nodes.problem) {
+            let line = self.fronts.line();
+            self.fronts.tell(line, ToFront::ShowNodes { outcome: Err(problem) });
         }
     }
 }

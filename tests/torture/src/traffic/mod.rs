@@ -2,6 +2,7 @@
 
 mod cached;
 mod curl;
+mod dashboards;
 mod htaccess;
 mod pages;
 mod proxied;
@@ -133,6 +134,7 @@ fn clients(site: &Arc<Site>, address: SocketAddr, other: SocketAddr) -> Vec<Box<
     clients.extend(htaccess::clients(site, address));
     clients.extend(proxied::clients(address));
     clients.extend(curl::clients(site));
+    clients.extend(dashboards::clients(site.admin));
     clients
 }
 

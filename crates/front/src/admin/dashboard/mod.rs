@@ -2,6 +2,7 @@
 //! of server-sent events keeps current. Read only.
 
 mod certificate_rows;
+mod dashboard_queries;
 pub(crate) mod merge_patch;
 mod node_rows;
 pub(crate) mod server_state;
@@ -76,19 +77,13 @@ pub fn target(head: &Head) -> Option<DashboardTarget<'_>> {
         "/dashboard/app.js" => Some(DashboardTarget::Asset(&SCRIPT)),
         "/dashboard/pages" => Some(DashboardTarget::Pages),
         "/dashboard/purge" => {
-            let url = head.query()?.strip_prefix("url=")?;
-            let url = percent_encoding::percent_decode_str(url).decode_utf8().ok()?;
-            Some(DashboardTarget::Purge(url.into_owned()))
+            dashboard_queries::purged_url(head.query()?).map(DashboardTarget::Purge)
         }
         "/dashboard/request" => {
-            let number = head.query()?.strip_prefix("n=")?.parse().ok()?;
-            Some(DashboardTarget::Request(number))
+            dashboard_queries::request_number(head.query()?).map(DashboardTarget::Request)
         }
         "/dashboard/events" => {
-            let query = head.query().unwrap_or_default();
-            Some(DashboardTarget::Events(
-                query.strip_prefix("pool=").filter(|name| !name.is_empty()),
-            ))
+            Some(DashboardTarget::Events(head.query().and_then(dashboard_queries::chosen_pool)))
         }
         _ => None,
     }

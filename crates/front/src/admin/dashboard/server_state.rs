@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use maitred_control::purge_log::PeerState;
 use maitred_scoreboard::{Cause, Histogram, Reading, RequestHistograms, RequestOutcome};
@@ -88,8 +88,9 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "proxies": shared.proxies.read(),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
-        "nodes": shows_tenants.then(|| shared.nodes.seen()).flatten().map(|seen| {
-            node_rows::nodes(&seen, Instant::now())
+        "jobs": shows_tenants.then(|| shared.jobs.load_full()).flatten().as_deref(),
+        "nodes": shows_tenants.then(|| shared.nodes.status()).flatten().map(|nodes| {
+            node_rows::nodes(&nodes)
         }),
     });
     if shows_tenants {

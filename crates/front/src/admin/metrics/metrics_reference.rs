@@ -78,6 +78,9 @@ fn reference() -> String {
     section(&mut out, "Purge log", labels, PURGE_LOG);
     let labels = "Label `peer`: its address, with `peers` of `purge_log`.";
     section(&mut out, "Peers of the purge log", labels, PURGE_PEER);
+    let labels = "Label `node`: its name in [`purge_log`](../guide/several-machines.md). Each node \
+                  announces itself every five seconds; at most 64 are shown, this one included.";
+    section(&mut out, "Nodes with one purge log", labels, KNOWN_NODE);
     section(&mut out, "Proxied servers", "Label `server`.", PROXY);
     section(&mut out, "Clients", "For the whole server.", CLIENTS);
     section(

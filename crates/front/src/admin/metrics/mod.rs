@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maitred_control::admin::FrontFigures;
+use maitred_control::nodes::NodesStatus;
 use maitred_control::purge_log::PurgeLogState;
 use maitred_scoreboard::{Counter, Reading};
 
@@ -11,8 +12,8 @@ use crate::admin::exposition::{Format, Text};
 use crate::admin::node_load;
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
 use crate::admin::server_metrics::{
-    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY, PURGE_LOG, PURGE_PEER,
-    TRACES,
+    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, KNOWN_NODE, LOAD, NODE, PROXY, PURGE_LOG,
+    PURGE_PEER, TRACES,
 };
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
@@ -59,6 +60,12 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     if let Some(log) = &*shared.purge_log.load() {
         of_purge_log(&mut out, log);
     }
+    // Those who are shown no requests are not shown nodes on the dashboard, either.
+    if view != View::WithoutRequests
+        && let Some(nodes) = shared.nodes.status()
+    {
+        of_nodes(&mut out, &nodes);
+    }
     StatusPage::new(format.content_type(), out.finish())
 }
 
@@ -96,6 +103,13 @@ fn of_purge_log(out: &mut Text, log: &PurgeLogState) {
     let peers: Vec<_> =
         peers.map(|peer| (label("peer", &peer.address.to_string()), peer)).collect();
     out.write(PURGE_PEER, &peers);
+}
+
+/// A name that several nodes have is that of the first one: samples have to differ by their labels.
+fn of_nodes(out: &mut Text, nodes: &NodesStatus) {
+    let mut all: Vec<_> = nodes.list.iter().map(|node| (label("node", &node.name), node)).collect();
+    all.dedup_by(|one, before| one.0 == before.0);
+    out.write(KNOWN_NODE, &all);
 }
 
 fn of_pools(out: &mut Text, pools: &[PoolFigures]) {

@@ -3,6 +3,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::nodes::NodeStatus;
 use maitred_control::scale::{NodeScale, PoolScale};
 use maitred_scoreboard::{ApplicationMemory, Copies, OpcacheStats, create_application_memory};
 
@@ -57,6 +58,24 @@ fn figures() -> FrontFigures {
 fn scale() -> NodeScale {
     let pools = ["a", "b"].map(|name| (name.to_owned(), PoolScale::default()));
     NodeScale { pools: pools.into(), ..NodeScale::default() }
+}
+
+#[test]
+fn two_nodes_with_one_name_are_one_series() {
+    let node = |name: &str, saturation| NodeStatus {
+        name: name.to_owned(),
+        saturation,
+        ready: true,
+        ..NodeStatus::default()
+    };
+    let list = vec![node("a", 0.5), node("a", 0.7), node("b", 0.25)];
+    let mut out = Text::new(Format::Prometheus);
+    of_nodes(&mut out, &NodesStatus { list, ..NodesStatus::default() });
+    let text = out.finish();
+    let count = text.lines().filter(|line| line.starts_with("maitred_node_saturation{")).count();
+    assert_eq!(count, 2, "{text}");
+    assert!(text.contains("maitred_node_saturation{node=\"a\"} 0.5\n"), "{text}");
+    assert!(text.contains("maitred_node_ready{node=\"b\"} 1\n"), "{text}");
 }
 
 fn cache() -> PageCache {

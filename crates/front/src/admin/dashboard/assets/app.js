@@ -26,7 +26,7 @@ const mib = n => n === undefined || n === null ? "–" : n >= 1024 ? (n / 1024).
 const many = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 const percent = n => Math.round(n * 100) + " %";
 const time = at => new Date(at).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit"});
-const parts = [["queue", "in the queue"], ["cpu", "on a processor"], ["core", "waiting for a processor"], ["blocked", "blocked: database, disk, network, sleep"]];
+const parts = [["queue", "in the queue"], ["cpu", "on a processor"], ["core", "waiting for a processor"], ["blocked", "blocked: database, disk, network, sleep"], ["boot", "in the queue while its worker was starting"]];
 
 function rows(id, list, none) {
   const columns = $(id).closest("table").querySelectorAll("th").length;
@@ -227,6 +227,11 @@ const draw = {
   },
   changes() {
     rows("change-rows", (state.changes || []).map(c => row([time(c.at), c.pool, c.is_new ? "serves, as generation " + c.generation : "replaced by generation " + c.generation])), "no changes");
+    const jobs = state.jobs || {list: []}, at = seconds => seconds ? new Date(seconds * 1e3).toLocaleString() : "–";
+    rows("job-rows", jobs.list.filter(j => !pool || j.pool === pool).map(j => row([el("th", {scope: "row"}, j.pool + "/" + j.name), j.kind, j.state + (j.processes > 1 ? ", " + j.processes + " processes" : ""), n(number(j.starts)),
+      n(j.failures ? el("strong", {class: "bad"}, number(j.failures)) : "0"), n(number(j.skipped)), el("td", {class: "wide"}, j.last_exit ? j.last_exit + ", " + at(j.last_exit_at) : "–"), at(j.next_at)])),
+      state.server.view === "without requests" ? "not shown to this client: pools run as several users" : "no pool has commands or schedules");
+    $("job-note").textContent = jobs.more ? jobs.more + " more" + (jobs.more === 1 ? " is" : " are") + " not shown: maitred commands lists all." : "";
     $("spans").textContent = state.spans ? "Spans: " + Object.entries(state.spans).map(([k, v]) => number(v) + " " + k).join(", ") + "." : "No section [traces]: nothing is exported.";
   },
   certificates() {
@@ -245,7 +250,7 @@ const draw = {
 draw.nodes = () => {
   const known = state.nodes;
   $("nodes-note").textContent = state.server.view === "without requests" ? "Nodes are not shown to this client: pools run as several users."
-    : !known ? "Only this node is known here: with a purge log (purge_log), the nodes that share its Redis show each other their load."
+    : !known ? "Only this node is known here: with a purge log (purge_log), nodes show each other their load."
     : known.problem ? "The purge log is not reached, so this is not current: " + known.problem + "."
     : "The nodes with the same purge log; each announces itself every five seconds." + (known.more ? " " + many(known.more, "more node") + (known.more === 1 ? " is" : " are") + " not shown." : "");
   rows("node-rows", nodes().map(one => {
@@ -279,7 +284,7 @@ async function openRequest(number) {
   card.hidden = false;
   if (!response || !response.ok) { card.replaceChildren(el("p", {}, "This request is not remembered any more.")); card.focus(); return; }
   const r = await response.json(), known = value => value !== undefined && value !== null;
-  const split = [r.queue, r.cpu, r.core_wait, r.blocked];
+  const split = [known(r.boot) ? r.queue - r.boot : r.queue, r.cpu, r.core_wait, r.blocked, r.boot];
   const facts = [["took", ms(r.took)], ["status", r.status], ["pool", r.pool], ["in the queue", known(r.queue) && ms(r.queue)], ["of that, a worker was starting", known(r.boot) && ms(r.boot)],
     ["in the script", known(r.script) && ms(r.script)], ["on a processor", known(r.cpu) && ms(r.cpu)], ["waiting for a processor", known(r.core_wait) && ms(r.core_wait)], ["blocked", known(r.blocked) && ms(r.blocked)],
     ["child processes on a processor", r.children > 0 && ms(r.children)], ["peak memory", known(r.memory) && mib(r.memory / 2 ** 20)], ["page cache", r.cache], ["upstream", r.upstream], ["request id", r.id], ["trace", r.trace]].filter(([, value]) => known(value) && value !== false);
