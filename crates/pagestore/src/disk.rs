@@ -243,38 +243,48 @@ impl Disk {
     /// `keep` gets a file's content without the body; with `None` no file is read.
     ///
     /// # Errors
-    /// When a file can be neither read nor removed, or the directory cannot be read: unwanted files
-    /// may remain.
-    pub fn sweep(&self, now: Millis, mut keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
-        let mut swept = SweepResult::default();
-        self.clear_begun(now)?;
-        for folder in entries(&self.limits.dir)? {
-            let folder = folder?;
-            // Links are not followed: their targets are not ours.
-            let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
-            if folder.file_name() == BEGUN || !is_folder {
-                continue;
-            }
-            for file in entries(&folder.path())? {
-                let file = file?;
-                let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
-                    continue;
-                };
-                // Another thread may have removed it meanwhile.
-                let Ok(meta) = file.metadata() else { continue };
-                if meta.is_dir() {
-                    continue;
+    /// The first one, after all other files are visited: a file can be neither read nor removed, or
+    /// a directory cannot be read. Unwanted files may remain.
+    pub fn sweep(&self, now: Millis, keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
+        let mut sweep = Sweep { now, keep, result: SweepResult::default(), failed: None };
+        let dir = &self.limits.dir;
+        for folder in entries(dir).map_err(|error| about(dir, &error))? {
+            match folder {
+                Ok(folder) if is_page_folder(&folder) => {
+                    let folder = folder.path();
+                    if let Err(error) = self.sweep_folder(&folder, &mut sweep) {
+                        sweep.fail(&folder, &error);
+                    }
                 }
-                if self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
-                    swept.kept += 1
-                } else {
-                    self.try_remove(&digest)?;
-                    swept.removed += 1;
-                }
+                Ok(_) => {}
+                Err(error) => sweep.fail(dir, &error),
             }
         }
         self.make_room(&[0; 16]);
-        Ok(swept)
+        sweep.failed.map_or(Ok(sweep.result), Err)
+    }
+
+    fn sweep_folder(&self, folder: &Path, sweep: &mut Sweep<'_>) -> io::Result<()> {
+        for file in entries(folder)? {
+            let file = file?;
+            let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
+                continue;
+            };
+            // Another thread may have removed it meanwhile.
+            let Ok(meta) = file.metadata() else { continue };
+            if meta.is_dir() {
+                continue;
+            }
+            match self.is_kept(&digest, &file.path(), &meta, sweep) {
+                Ok(true) => sweep.result.kept += 1,
+                Ok(false) => match self.try_remove(&digest) {
+                    Ok(()) => sweep.result.removed += 1,
+                    Err(error) => sweep.fail(&file.path(), &error),
+                },
+                Err(error) => sweep.fail(&file.path(), &error),
+            }
+        }
+        Ok(())
     }
 
     fn is_kept(
@@ -282,9 +292,9 @@ impl Disk {
         digest: &Digest,
         path: &Path,
         meta: &fs::Metadata,
-        now: Millis,
-        keep: &mut Option<KeepFilter<'_>>,
+        sweep: &mut Sweep<'_>,
     ) -> io::Result<bool> {
+        let now = sweep.now;
         let written = written_at(meta);
         // The clock may have been set back since.
         let used = self.index().used(digest).unwrap_or(written).min(now);
@@ -293,13 +303,12 @@ impl Disk {
         if idle > self.limits.inactive {
             return Ok(false);
         }
-        if let Some(keep) = keep {
+        if let Some(keep) = &mut sweep.keep {
             match read_first(path, self.era) {
                 Ok(Some((key, entry))) if keep(&key, &entry) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(&error) => {
-                    return Ok(false);
-                }
+                // A page that this process may not read is no use to it.
+                Err(error) if is_useless(error.kind()) || is_no_file(&error) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
@@ -307,8 +316,13 @@ impl Disk {
         Ok(true)
     }
 
-    fn clear_begun(&self, now: Millis) -> io::Result<()> {
-        for file in entries(&self.limits.dir.join(BEGUN))? {
+    /// Removes the temporary files of writers that have died.
+    ///
+    /// # Errors
+    /// When their directory cannot be read.
+    pub fn clear_begun(&self, now: Millis) -> io::Result<()> {
+        let begun = self.limits.dir.join(BEGUN);
+        for file in entries(&begun).map_err(|error| about(&begun, &error))? {
             let file = file?;
             let Ok(meta) = file.metadata() else { continue };
             if now.saturating_sub(written_at(&meta)) > ABANDONED_MILLIS {
@@ -348,6 +362,39 @@ impl Disk {
         let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.limits.dir.join(&name[..2]).join(name)
     }
+}
+
+/// A sweep that goes on.
+struct Sweep<'a> {
+    now: Millis,
+    keep: Option<KeepFilter<'a>>,
+    result: SweepResult,
+    /// The first error.
+    failed: Option<io::Error>,
+}
+
+impl Sweep<'_> {
+    fn fail(&mut self, path: &Path, error: &io::Error) {
+        self.failed.get_or_insert_with(|| about(path, error));
+    }
+}
+
+/// An error that names its path.
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn is_useless(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
+/// Whether a directory is one of pages. Others are not ours, such as `lost+found` of a file system.
+/// Links are not followed: their targets are not ours either.
+fn is_page_folder(folder: &fs::DirEntry) -> bool {
+    let name = folder.file_name();
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let has_name = name.len() == 2 && name.as_encoded_bytes().iter().all(is_digit);
+    has_name && folder.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
 /// When a file was last written, in milliseconds since 1970.
@@ -468,4 +515,4 @@ fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
 
 #[cfg(test)]
 #[path = "disk_tests.rs"]
-mod tests;
+pub(crate) mod tests;

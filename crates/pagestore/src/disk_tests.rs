@@ -96,10 +96,54 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let swept = again.sweep(now(), Some(&mut keep)).unwrap();
     assert_eq!(swept, SweepResult { kept: 1, removed: 2 });
     assert_eq!(again.size().1, 1);
-    assert!(begun.exists());
     let later = now() + 2 * ABANDONED_MILLIS;
+    again.clear_begun(now()).unwrap();
+    assert!(begun.exists());
     assert_eq!(again.sweep(later, None).unwrap(), SweepResult { kept: 0, removed: 1 });
+    again.clear_begun(later).unwrap();
     assert!(!begun.exists());
+}
+
+/// Runs on a thread to which modes apply even if root runs the tests.
+pub(crate) fn without_capabilities(run: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective = rustix::thread::CapabilitySet::empty();
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            run();
+        });
+        run.join().unwrap();
+    });
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_sweep_goes_on_after_a_folder_that_it_cannot_read() {
+    let dir = tempfile::tempdir().unwrap();
+    without_capabilities(|| {
+        let disk = open(dir.path(), 1 << 20);
+        for name in ["a", "b", "c"] {
+            put(&disk, name, b"body");
+        }
+        // As in a volume's mount point; and a folder that has the name of one of pages.
+        let [foreign, ours] = ["lost+found", "00"].map(|name| disk.limits.dir.join(name));
+        fs::create_dir(&foreign).unwrap();
+        set_mode(&foreign, 0);
+        set_mode(&disk.path(&digest(&key("a"))), 0);
+        let swept = disk.sweep(now(), Some(&mut |_, _| true)).unwrap();
+        assert_eq!(swept, SweepResult { kept: 2, removed: 1 });
+        fs::create_dir(&ours).unwrap();
+        set_mode(&ours, 0);
+        let error = disk.sweep(now() + 2 * 600_000, None).unwrap_err().to_string();
+        assert!(error.contains("/00: "), "{error}");
+        assert!(["b", "c"].iter().all(|name| body(&disk, name).is_none()));
+        [foreign, ours].iter().for_each(|folder| set_mode(folder, 0o700));
+    });
 }
 
 #[test]

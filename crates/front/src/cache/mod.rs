@@ -155,7 +155,7 @@ impl Cache {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
             if let Ok(Err(error)) = swept {
-                tracing::warn!("cache_dir cannot be swept: {error}");
+                tracing::warn!("a part of cache_dir cannot be swept: {error}");
             }
             let failed = self.store.stats().failed;
             if failed > told {
