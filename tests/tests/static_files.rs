@@ -3,10 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{lchown, symlink};
+use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, is_root, user_ids, write_file};
+use maitred_tests::wait;
 use tempfile::TempDir;
 
 const SECRET: &str = "SECRET-THAT-MUST-STAY";
@@ -355,4 +357,23 @@ fn a_missing_file_is_404_without_a_front_controller_and_its_with_one() {
     write_file(root.path(), "index.php", b"<?php echo 'controller ', $_SERVER['REQUEST_URI'];");
     let server = Server::start(root.path());
     assert_eq!(http::get(server.address(), "/missing.txt").text(), "controller /missing.txt");
+}
+
+#[test]
+fn a_large_file_that_is_deleted_is_closed_after_a_while() {
+    let root = site();
+    let file = root.path().join("large.bin");
+    fs::write(&file, vec![b'x'; 100 * 1024]).expect("a file");
+    let server = serve(&root);
+    // A file that has just been written may still change, and is not held.
+    wait::until_true("the file to be held open", || {
+        http::get(server.address(), "/large.bin");
+        server.holds(&file)
+    });
+    fs::remove_file(&file).expect("it can be deleted");
+    let deleted = root.path().join("large.bin (deleted)");
+    assert!(server.holds(&deleted));
+    let closed = || (!server.holds(&deleted)).then_some(());
+    wait::until_within("it to be closed", Duration::from_secs(120), closed);
+    server.stop();
 }

@@ -21,8 +21,12 @@ use crate::object::{Entry, FIRST_BYTES, file_bytes, head_bytes};
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Age after which an unfinished temporary file is removed, in milliseconds: its writer has died.
 const ABANDONED_MILLIS: Millis = 3_600_000;
-/// Pause after a failed write, in milliseconds.
+/// Most files that an eviction tries to remove in vain, before writing pauses.
+const MAX_FAILED_REMOVALS: u32 = 16;
+/// Pause after a failed write or eviction, in milliseconds.
 const PAUSE_MILLIS: Millis = 10_000;
+/// Bytes by which files grow on the disk: the blocks of nearly all file systems.
+const BLOCK_BYTES: u64 = 4096;
 /// The directory of temporary files.
 const BEGUN: &str = "begun";
 
@@ -31,7 +35,7 @@ const BEGUN: &str = "begun";
 pub struct DiskLimits {
     /// Its directory, for this server alone.
     pub dir: PathBuf,
-    /// Bytes of all files (nginx's `max_size`).
+    /// Bytes of all files (nginx's `max_size`), each rounded up to [`BLOCK_BYTES`].
     pub max_size: u64,
     /// Milliseconds without a request after which a page is removed.
     pub inactive: Millis,
@@ -112,7 +116,7 @@ impl Disk {
         let size = bytes.len() as u64;
         match Entry::read(&bytes, self.era) {
             Ok((found, entry)) if found == *key => {
-                self.index().note(digest, size, now);
+                self.note(digest, size, now);
                 Fetched::Entry(entry)
             }
             // A collision of the file name, which is infeasible.
@@ -141,7 +145,7 @@ impl Disk {
         }
         let (head, body) = entry.write(key, self.era);
         let size = (head.len() + body.len()) as u64;
-        if size > self.limits.max_size {
+        if disk_bytes(size) > self.limits.max_size {
             self.remove_file(&digest);
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -150,17 +154,25 @@ impl Disk {
             self.failed.fetch_add(1, Ordering::Relaxed);
             // A directory in place of one page's file does not affect the others.
             if error.kind() != io::ErrorKind::IsADirectory {
-                let until = now.saturating_add(PAUSE_MILLIS);
-                self.paused_until.store(until, Ordering::Relaxed);
+                self.pause(now);
             }
             return Err(error);
         }
-        self.index().note(digest, size, now);
-        self.make_room(&digest);
+        self.note(digest, size, now);
+        self.make_room(Some(&digest), now);
         Ok(())
     }
 
-    /// Whether a write has failed recently. A clock that was set back must not extend the pause.
+    /// Records a file with this many bytes of content.
+    fn note(&self, digest: Digest, size: u64, used: Millis) {
+        self.index().note(digest, disk_bytes(size), used);
+    }
+
+    fn pause(&self, now: Millis) {
+        self.paused_until.store(now.saturating_add(PAUSE_MILLIS), Ordering::Relaxed);
+    }
+
+    /// Whether a write or an eviction has failed recently. A clock that was set back must not extend the pause.
     fn is_paused(&self, now: Millis) -> bool {
         let until = self.paused_until.load(Ordering::Relaxed);
         now < until && until - now <= PAUSE_MILLIS
@@ -192,26 +204,29 @@ impl Disk {
         written
     }
 
-    /// Evicts unused files until the size limit is met.
-    fn make_room(&self, but: &Digest) {
-        loop {
+    /// Evicts unused files until the size limit is met. Where files cannot be removed, writing
+    /// pauses: each further file would be beyond the limit.
+    fn make_room(&self, but: Option<&Digest>, now: Millis) {
+        let mut failures = 0;
+        while failures < MAX_FAILED_REMOVALS {
             let victim = {
                 let mut index = self.index();
                 if index.bytes() <= self.limits.max_size {
                     return;
                 }
-                index.victim()
+                index.victim(but)
             };
-            match victim {
-                Some(victim) if victim == *but && self.index().len() == 1 => return,
-                Some(victim) if victim == *but => {}
-                Some(victim) => {
-                    self.evicted.fetch_add(1, Ordering::Relaxed);
-                    self.remove_file(&victim);
-                }
-                None => return,
+            let Some(victim) = victim else { return };
+            if self.try_remove(&victim).is_ok() {
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+            } else {
+                failures += 1;
+                // It still takes space: others are tried first.
+                self.index().touch(&victim, now);
             }
         }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.pause(now);
     }
 
     /// Removes the file of a key.
@@ -226,7 +241,7 @@ impl Disk {
 
     fn try_remove(&self, digest: &Digest) -> io::Result<()> {
         match fs::remove_file(self.path(digest)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Err(error) if !is_gone(error.kind()) => Err(error),
             _ => {
                 self.index().forget(digest);
                 Ok(())
@@ -243,38 +258,48 @@ impl Disk {
     /// `keep` gets a file's content without the body; with `None` no file is read.
     ///
     /// # Errors
-    /// When a file can be neither read nor removed, or the directory cannot be read: unwanted files
-    /// may remain.
-    pub fn sweep(&self, now: Millis, mut keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
-        let mut swept = SweepResult::default();
-        self.clear_begun(now)?;
-        for folder in entries(&self.limits.dir)? {
-            let folder = folder?;
-            // Links are not followed: their targets are not ours.
-            let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
-            if folder.file_name() == BEGUN || !is_folder {
-                continue;
-            }
-            for file in entries(&folder.path())? {
-                let file = file?;
-                let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
-                    continue;
-                };
-                // Another thread may have removed it meanwhile.
-                let Ok(meta) = file.metadata() else { continue };
-                if meta.is_dir() {
-                    continue;
+    /// The first one, after all other files are visited: a file can be neither read nor removed, or
+    /// a directory cannot be read. Unwanted files may remain.
+    pub fn sweep(&self, now: Millis, keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
+        let mut sweep = Sweep { now, keep, result: SweepResult::default(), failed: None };
+        let dir = &self.limits.dir;
+        for folder in entries(dir).map_err(|error| about(dir, &error))? {
+            match folder {
+                Ok(folder) if is_page_folder(&folder) => {
+                    let folder = folder.path();
+                    if let Err(error) = self.sweep_folder(&folder, &mut sweep) {
+                        sweep.fail(&folder, &error);
+                    }
                 }
-                if self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
-                    swept.kept += 1
-                } else {
-                    self.try_remove(&digest)?;
-                    swept.removed += 1;
-                }
+                Ok(_) => {}
+                Err(error) => sweep.fail(dir, &error),
             }
         }
-        self.make_room(&[0; 16]);
-        Ok(swept)
+        self.make_room(None, now);
+        sweep.failed.map_or(Ok(sweep.result), Err)
+    }
+
+    fn sweep_folder(&self, folder: &Path, sweep: &mut Sweep<'_>) -> io::Result<()> {
+        for file in entries(folder)? {
+            let file = file?;
+            let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
+                continue;
+            };
+            // Another thread may have removed it meanwhile.
+            let Ok(meta) = file.metadata() else { continue };
+            if meta.is_dir() {
+                continue;
+            }
+            match self.is_kept(&digest, &file.path(), &meta, sweep) {
+                Ok(true) => sweep.result.kept += 1,
+                Ok(false) => match self.try_remove(&digest) {
+                    Ok(()) => sweep.result.removed += 1,
+                    Err(error) => sweep.fail(&file.path(), &error),
+                },
+                Err(error) => sweep.fail(&file.path(), &error),
+            }
+        }
+        Ok(())
     }
 
     fn is_kept(
@@ -282,9 +307,9 @@ impl Disk {
         digest: &Digest,
         path: &Path,
         meta: &fs::Metadata,
-        now: Millis,
-        keep: &mut Option<KeepFilter<'_>>,
+        sweep: &mut Sweep<'_>,
     ) -> io::Result<bool> {
+        let now = sweep.now;
         let written = written_at(meta);
         // The clock may have been set back since.
         let used = self.index().used(digest).unwrap_or(written).min(now);
@@ -293,22 +318,26 @@ impl Disk {
         if idle > self.limits.inactive {
             return Ok(false);
         }
-        if let Some(keep) = keep {
+        if let Some(keep) = &mut sweep.keep {
             match read_first(path, self.era) {
                 Ok(Some((key, entry))) if keep(&key, &entry) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(&error) => {
-                    return Ok(false);
-                }
+                // A page that this process may not read is no use to it.
+                Err(error) if is_useless(error.kind()) || is_no_file(&error) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        self.index().note(*digest, meta.len(), used);
+        self.note(*digest, meta.len(), used);
         Ok(true)
     }
 
-    fn clear_begun(&self, now: Millis) -> io::Result<()> {
-        for file in entries(&self.limits.dir.join(BEGUN))? {
+    /// Removes the temporary files of writers that have died.
+    ///
+    /// # Errors
+    /// When their directory cannot be read.
+    pub fn clear_begun(&self, now: Millis) -> io::Result<()> {
+        let begun = self.limits.dir.join(BEGUN);
+        for file in entries(&begun).map_err(|error| about(&begun, &error))? {
             let file = file?;
             let Ok(meta) = file.metadata() else { continue };
             if now.saturating_sub(written_at(&meta)) > ABANDONED_MILLIS {
@@ -318,7 +347,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Bytes and number of the known files. Before the first sweep after a start, not all are
+    /// Bytes on the disk and number of the known files. Before the first sweep after a start, not all are
     /// known.
     pub fn size(&self) -> (u64, usize) {
         let index = self.index();
@@ -330,7 +359,7 @@ impl Disk {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Failed writes.
+    /// Failed writes and evictions.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -348,6 +377,50 @@ impl Disk {
         let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.limits.dir.join(&name[..2]).join(name)
     }
+}
+
+/// A sweep that goes on.
+struct Sweep<'a> {
+    now: Millis,
+    keep: Option<KeepFilter<'a>>,
+    result: SweepResult,
+    /// The first error.
+    failed: Option<io::Error>,
+}
+
+impl Sweep<'_> {
+    fn fail(&mut self, path: &Path, error: &io::Error) {
+        self.failed.get_or_insert_with(|| about(path, error));
+    }
+}
+
+/// An error that names its path.
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Whether there is no file to remove: nothing has its name, or a directory that is not ours.
+fn is_gone(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    matches!(kind, NotFound | IsADirectory | NotADirectory)
+}
+
+fn is_useless(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
+/// Whether a directory is one of pages. Others are not ours, such as `lost+found` of a file system.
+/// Links are not followed: their targets are not ours either.
+fn is_page_folder(folder: &fs::DirEntry) -> bool {
+    let name = folder.file_name();
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let has_name = name.len() == 2 && name.as_encoded_bytes().iter().all(is_digit);
+    has_name && folder.file_type().is_ok_and(|kind| kind.is_dir())
+}
+
+/// Bytes that a file with this many bytes of content takes on the disk.
+fn disk_bytes(size: u64) -> u64 {
+    size.next_multiple_of(BLOCK_BYTES)
 }
 
 /// When a file was last written, in milliseconds since 1970.
@@ -468,4 +541,4 @@ fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
 
 #[cfg(test)]
 #[path = "disk_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -81,6 +81,23 @@ fn there_is_never_more_than_there_may_be() {
 }
 
 #[test]
+fn a_small_page_counts_with_the_block_that_it_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 40 << 10);
+    for number in 0..100 {
+        put(&disk, &number.to_string(), &[0; 500]);
+    }
+    assert_eq!(disk.size(), (40 << 10, 10));
+    // The same as found after a restart, by a sweep and by a request.
+    let swept = open(dir.path(), 40 << 10);
+    swept.sweep(now(), None).unwrap();
+    assert_eq!(swept.size(), (40 << 10, 10));
+    let again = open(dir.path(), 40 << 10);
+    assert!(body(&again, "99").is_some());
+    assert_eq!(again.size(), (4 << 10, 1));
+}
+
+#[test]
 fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
@@ -96,10 +113,54 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let swept = again.sweep(now(), Some(&mut keep)).unwrap();
     assert_eq!(swept, SweepResult { kept: 1, removed: 2 });
     assert_eq!(again.size().1, 1);
-    assert!(begun.exists());
     let later = now() + 2 * ABANDONED_MILLIS;
+    again.clear_begun(now()).unwrap();
+    assert!(begun.exists());
     assert_eq!(again.sweep(later, None).unwrap(), SweepResult { kept: 0, removed: 1 });
+    again.clear_begun(later).unwrap();
     assert!(!begun.exists());
+}
+
+/// Runs on a thread to which modes apply even if root runs the tests.
+pub(crate) fn without_capabilities(run: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective = rustix::thread::CapabilitySet::empty();
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            run();
+        });
+        run.join().unwrap();
+    });
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_sweep_goes_on_after_a_folder_that_it_cannot_read() {
+    let dir = tempfile::tempdir().unwrap();
+    without_capabilities(|| {
+        let disk = open(dir.path(), 1 << 20);
+        for name in ["a", "b", "c"] {
+            put(&disk, name, b"body");
+        }
+        // As in a volume's mount point; and a folder that has the name of one of pages.
+        let [foreign, ours] = ["lost+found", "00"].map(|name| disk.limits.dir.join(name));
+        fs::create_dir(&foreign).unwrap();
+        set_mode(&foreign, 0);
+        set_mode(&disk.path(&digest(&key("a"))), 0);
+        let swept = disk.sweep(now(), Some(&mut |_, _| true)).unwrap();
+        assert_eq!(swept, SweepResult { kept: 2, removed: 1 });
+        fs::create_dir(&ours).unwrap();
+        set_mode(&ours, 0);
+        let error = disk.sweep(now() + 2 * 600_000, None).unwrap_err().to_string();
+        assert!(error.contains("/00: "), "{error}");
+        assert!(["b", "c"].iter().all(|name| body(&disk, name).is_none()));
+        [foreign, ours].iter().for_each(|folder| set_mode(folder, 0o700));
+    });
 }
 
 #[test]
@@ -120,6 +181,39 @@ fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
     assert!(disk.write(&key("a"), &entry, start + 1).is_err());
     assert!(disk.write(&key("a"), &entry, start + PAUSE_MILLIS).is_ok());
     assert_eq!(body(&disk, "a").unwrap(), "new");
+}
+
+#[test]
+fn where_no_file_can_be_removed_writing_pauses_and_all_of_them_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let max_size = 100_000;
+    let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+    let (ends, end) = std::sync::mpsc::channel();
+    let path = dir.path().to_owned();
+    // A thread that would never end fails the test all the same.
+    std::thread::spawn(move || {
+        without_capabilities(|| {
+            let disk = open(&path, 1 << 20);
+            names.iter().for_each(|name| put(&disk, name, &[0; 5000]));
+            let folders: Vec<PathBuf> =
+                names.iter().map(|name| disk.path(&digest(&key(name)))).collect();
+            let set_modes = |mode| {
+                folders.iter().for_each(|file| set_mode(file.parent().unwrap(), mode));
+            };
+            set_modes(0o500);
+            let again = open(&path, max_size);
+            let start = now();
+            let swept = again.sweep(start, None);
+            let (size, is_paused) = (again.size(), again.is_paused(start));
+            set_modes(0o700);
+            again.sweep(start + 1, None).unwrap();
+            ends.send((swept.unwrap().kept, size, is_paused, again.size())).unwrap();
+        });
+    });
+    let (kept, size, is_paused, later_size) =
+        end.recv_timeout(std::time::Duration::from_secs(60)).expect("the sweep ends");
+    assert_eq!((kept, size.1, is_paused), (30, 30, true));
+    assert!(size.0 > max_size && later_size.0 <= max_size, "{size:?} {later_size:?}");
 }
 
 #[test]
@@ -153,6 +247,7 @@ fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     assert_eq!(body(&disk, "a"), None);
     let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
     assert!(disk.write(&key("a"), &entry, now()).is_err());
+    assert_eq!(disk.size(), (0, 0));
     assert!(disk.sweep(now(), None).is_ok());
     put(&disk, "b", b"others are kept all the same");
 }

@@ -95,7 +95,7 @@ pub struct StoreStats {
     pub evicted: (u64, u64),
     /// Damaged files.
     pub damaged: u64,
-    /// Failed writes to the disk.
+    /// Failed writes to the disk, and evictions.
     pub failed: u64,
     /// Purges in the table.
     pub purges: usize,
@@ -509,7 +509,8 @@ impl Store {
     /// more. `inactive` and `max_size` apply from the first sweep after a start on. Blocks.
     ///
     /// # Errors
-    /// When the directory cannot be read, or the journal cannot be written.
+    /// When a page or a directory can be neither read nor removed, or the journal cannot be
+    /// written. All other pages are swept, but no purge is forgotten: one may concern what is left.
     pub fn sweep(&self, now: Millis) -> io::Result<SweepResult> {
         let mut before = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         // Only up to the previous sweep: pages that a soft purge has made stale since then may be
@@ -523,7 +524,7 @@ impl Store {
             Entry::Varies(_) => false,
         };
         self.memory.retain(|entry| !concerned(entry));
-        let mut swept = SweepResult::default();
+        let (mut swept, mut cleared) = (Ok(SweepResult::default()), Ok(()));
         if let Some(disk) = &*self.disk.load() {
             let mut keep = |key: &Key, entry: &Entry| {
                 if self.memory.contains(key) {
@@ -533,9 +534,10 @@ impl Store {
             };
             // The first sweep reads all files: some may belong to another era.
             let looks = is_first || !self.purges.is_empty();
-            swept = disk.sweep(now, if looks { Some(&mut keep) } else { None })?;
+            swept = disk.sweep(now, if looks { Some(&mut keep) } else { None });
+            cleared = disk.clear_begun(now);
         }
-        if until > self.purges.forgotten() && !self.awaits_folder() {
+        if swept.is_ok() && until > self.purges.forgotten() && !self.awaits_folder() {
             {
                 let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
                 self.purges.forget_until(until);
@@ -545,7 +547,8 @@ impl Store {
             }
         }
         self.mend_journal()?;
-        Ok(swept)
+        let swept = swept?;
+        cleared.map(|()| swept)
     }
 
     /// Records the purges that the journal lacks, if it is writable again.

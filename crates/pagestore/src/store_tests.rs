@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::body::FILE_LEAST_BYTES;
+use crate::disk::digest;
+use crate::disk::tests::{set_mode, without_capabilities};
 use crate::object::tests::{key, page};
 
 const NOW: Millis = 1_000_000;
@@ -211,6 +213,25 @@ fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
     assert_eq!(opened, JournalState::Continued);
     assert_eq!((load(&store, "/a"), load(&store, "/b")), (None, None));
     assert_eq!(load(&store, "/c").unwrap(), "body");
+}
+
+#[test]
+fn purges_are_not_forgotten_while_pages_cannot_be_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    without_capabilities(|| {
+        let (store, _) = on_disk(dir.path(), 1 << 20);
+        keep(&store, "/a", &["a"], b"body").unwrap();
+        store.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
+        let folder = dir.path().join(format!("{:02x}", digest(&key("/a"))[0]));
+        set_mode(&folder, 0);
+        for _ in 0..3 {
+            assert!(store.sweep(NOW).is_err());
+        }
+        assert_eq!(store.stats().purges, 1);
+        set_mode(&folder, 0o700);
+        assert_eq!(store.sweep(NOW).unwrap().removed, 1);
+        assert_eq!(store.stats().purges, 0);
+    });
 }
 
 #[test]

@@ -155,12 +155,15 @@ impl Cache {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
             if let Ok(Err(error)) = swept {
-                tracing::warn!("cache_dir cannot be swept: {error}");
+                tracing::warn!("a part of cache_dir cannot be swept: {error}");
             }
             let failed = self.store.stats().failed;
             if failed > told {
-                let pages = failed - told;
-                tracing::warn!("{pages} pages could not be written to cache_dir; is it full?");
+                let times = failed - told;
+                tracing::warn!(
+                    "writing or evicting a page in cache_dir failed {times} times; is it full or \
+                     read-only, or a file in it another user's?"
+                );
                 told = failed;
             }
             tokio::time::sleep(SWEEP).await;
