@@ -285,6 +285,7 @@ impl Supervisor {
     /// Uses the configuration of a reload from now on.
     fn use_configuration(&mut self, reload: &mut Reload) {
         let error_log = self.plan.config.error_log != reload.config.error_log;
+        let is_same_log = self.plan.config.access_log == reload.config.access_log;
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
         self.follow_faults(reload.faults.clone());
@@ -295,7 +296,11 @@ impl Supervisor {
         let is_kept = |name: &str| reload.kept.iter().any(|(kept, _)| kept == name);
         self.follow_jobs(|name| reload.changes.restarted.contains(name) || is_kept(name));
         let logs = std::mem::take(&mut reload.logs);
-        self.plan.logs.switch_to(&reload.config, logs);
+        self.plan.logs.switch_to(&reload.config, logs, is_same_log);
+        if let Some(peer) = self.fronts.peer().filter(|_| !is_same_log) {
+            // The former one may have been opened again since the front got this one.
+            self.plan.logs.tell_access_log(peer);
+        }
         if error_log {
             reopen_error_log(&self.plan.config, &mut self.fronts);
         }
