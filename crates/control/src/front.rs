@@ -440,6 +440,35 @@ impl FromFront {
     pub const STACK_FORM: ReportForm =
         ReportForm { begin: "{\"StackReported\":{\"thread\":", middle: ",\"calls\":[", end: "]}}" };
 
+    /// Whether it must not be lost while the supervisor does not read. The others are repeated, or
+    /// of use only at once.
+    pub fn must_arrive(&self) -> bool {
+        match self {
+            FromFront::Listening
+            | FromFront::WorkerFailed { .. }
+            | FromFront::ScriptDied { .. }
+            | FromFront::OpenFailed { .. }
+            | FromFront::Reconfigured { .. }
+            | FromFront::Settled { .. }
+            | FromFront::AcmeProofsSet { .. }
+            | FromFront::StatsWritten
+            | FromFront::Purged { .. }
+            | FromFront::PagesDropped { .. }
+            | FromFront::CookiesSeen { .. }
+            | FromFront::Drained => true,
+            FromFront::WorkersNeeded { .. }
+            | FromFront::PoolIdle { .. }
+            | FromFront::SeatRetired { .. }
+            | FromFront::SeatWorn { .. }
+            | FromFront::OpcacheFilled { .. }
+            | FromFront::SlowScriptFound { .. }
+            | FromFront::Alive
+            | FromFront::StackReported { .. }
+            | FromFront::NodeFigures { .. }
+            | FromFront::MetricsRequested => false,
+        }
+    }
+
     /// The generation that the report is about; none for reports about the whole front.
     pub fn generation(&self) -> Option<Generation> {
         match self {

@@ -48,9 +48,27 @@ pub struct Reloader {
     current: Option<Reload>,
     /// Configurations that the front was sent and has not replied to.
     unanswered: u32,
+    /// The front uses the configuration of a reload that was given up.
+    is_front_astray: bool,
+    /// The last configuration that it was sent is that in use, since then.
+    restoring_since: Option<Moment>,
     outcomes: VecDeque<(Ticket, Outcome)>,
     /// A reload was requested when none could start.
     is_postponed: bool,
+}
+
+/// What the reply of the front to a configuration means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrontReply {
+    /// It has been sent another one since, whose reply counts.
+    Superseded,
+    /// It uses the last one, or has refused it and uses the one in use.
+    Final,
+    /// It has refused the last one, and uses that of a reload which was given up: it has to get the
+    /// one in use.
+    Astray,
+    /// It has refused even the one in use.
+    Lost,
 }
 
 /// Which pools a reload gives a new generation.
@@ -249,15 +267,39 @@ impl Reloader {
         }
     }
 
-    /// The front was sent a configuration.
+    /// The front was sent the configuration of the current reload.
     pub fn configuration_sent(&mut self) {
         self.unanswered += 1;
+        self.restoring_since = None;
     }
 
-    /// The front has replied to a configuration. True if it was the last one, whose reply counts.
-    pub fn front_replied(&mut self) -> bool {
+    /// The front was sent the configuration in use, because it uses another one.
+    pub fn restoration_sent(&mut self, now: Moment) {
+        self.unanswered += 1;
+        self.is_front_astray = true;
+        self.restoring_since = Some(now);
+    }
+
+    /// The front has accepted or refused a configuration. Only its reply to the last one counts.
+    pub fn front_replied(&mut self, is_accepted: bool) -> FrontReply {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.unanswered == 0
+        if self.unanswered > 0 {
+            self.is_front_astray |= is_accepted;
+            return FrontReply::Superseded;
+        }
+        let is_astray = std::mem::take(&mut self.is_front_astray) && !is_accepted;
+        match self.restoring_since.take() {
+            _ if !is_astray => FrontReply::Final,
+            None => FrontReply::Astray,
+            Some(_) => FrontReply::Lost,
+        }
+    }
+
+    /// No reply to a configuration is waited for any more.
+    fn forget_front(&mut self) -> u32 {
+        self.is_front_astray = false;
+        self.restoring_since = None;
+        std::mem::take(&mut self.unanswered)
     }
 
     /// Whether the front has a configuration that it has not replied to.
@@ -270,15 +312,16 @@ impl Reloader {
         if let Some(reload) = &mut self.current {
             reload.settling = None;
         }
-        std::mem::take(&mut self.unanswered) > 0
+        self.forget_front() > 0
     }
 
     /// Whether the front has not replied in time. It is not waited for any more, then.
     pub fn front_is_silent(&mut self, now: Moment) -> bool {
         let is_late = |reload: &Reload| !reload.accepted && reload.since + CONSENT <= now;
-        let is_silent = self.current.as_ref().is_some_and(is_late);
+        let is_silent = self.current.as_ref().is_some_and(is_late)
+            || self.restoring_since.is_some_and(|since| since + CONSENT <= now);
         if is_silent {
-            self.unanswered = 0;
+            self.forget_front();
         }
         is_silent
     }
@@ -314,10 +357,69 @@ impl Reloader {
 
     /// When the front, or a trial, has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
-        let reload = self.current.as_ref()?;
-        if !reload.accepted {
-            return Some(reload.since + CONSENT);
-        }
-        Some(reload.moving_until.unwrap_or(reload.since + TRIAL))
+        let of_reload = self.current.as_ref().map(|reload| match reload.accepted {
+            true => reload.moving_until.unwrap_or(reload.since + TRIAL),
+            false => reload.since + CONSENT,
+        });
+        let of_restoration = self.restoring_since.map(|since| since + CONSENT);
+        of_reload.into_iter().chain(of_restoration).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_configurations_the_front_is_held_to_the_last_or_to_the_one_in_use() {
+        let reply = |first: bool, second: bool| {
+            let mut reloader = Reloader::default();
+            reloader.configuration_sent();
+            reloader.configuration_sent();
+            assert_eq!(reloader.front_replied(first), FrontReply::Superseded);
+            assert!(reloader.awaits_front());
+            (reloader.front_replied(second), reloader.awaits_front())
+        };
+        assert_eq!(reply(true, true), (FrontReply::Final, false));
+        assert_eq!(reply(false, true), (FrontReply::Final, false));
+        assert_eq!(reply(false, false), (FrontReply::Final, false));
+        assert_eq!(reply(true, false), (FrontReply::Astray, false));
+    }
+
+    #[test]
+    fn a_front_that_went_astray_gets_the_configuration_in_use_once_and_has_to_reply_to_it() {
+        let astray = || {
+            let mut reloader = Reloader::default();
+            reloader.configuration_sent();
+            reloader.configuration_sent();
+            reloader.front_replied(true);
+            assert_eq!(reloader.front_replied(false), FrontReply::Astray);
+            reloader.restoration_sent(Moment::ZERO);
+            assert_eq!(reloader.deadline(), Some(CONSENT));
+            reloader
+        };
+        let mut reloader = astray();
+        assert_eq!(reloader.front_replied(true), FrontReply::Final);
+        assert_eq!(reloader.deadline(), None);
+        reloader.configuration_sent();
+        assert_eq!(reloader.front_replied(false), FrontReply::Final);
+
+        assert_eq!(astray().front_replied(false), FrontReply::Lost);
+
+        let mut reloader = astray();
+        assert!(!reloader.front_is_silent(CONSENT / 2));
+        assert!(reloader.front_is_silent(CONSENT));
+        assert!(!reloader.awaits_front() && reloader.deadline().is_none());
+
+        // Another reload comes first.
+        let mut reloader = astray();
+        reloader.configuration_sent();
+        assert_eq!(reloader.front_replied(false), FrontReply::Superseded);
+        assert_eq!(reloader.front_replied(false), FrontReply::Astray);
+        let mut reloader = astray();
+        reloader.configuration_sent();
+        assert!(reloader.front_ended());
+        reloader.configuration_sent();
+        assert_eq!(reloader.front_replied(false), FrontReply::Final);
     }
 }

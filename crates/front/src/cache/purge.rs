@@ -268,7 +268,7 @@ impl OtherFronts {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
-        let mut told = Vec::new();
+        let mut acks = PurgeAcks::default();
         for dropped in messages(dropped) {
             let mark = self.last.fetch_add(1, Ordering::Relaxed) + 1;
             let (sender, receiver) = oneshot::channel();
@@ -278,13 +278,20 @@ impl OtherFronts {
                 waiting.retain(|_, one| !one.is_closed());
                 waiting.insert(mark, sender);
             }
-            let dropped = dropped.to_vec();
-            let report = FromFront::PagesDropped { dropped, mark, awaits_nodes };
+            let report = FromFront::PagesDropped { dropped: dropped.to_vec(), mark, awaits_nodes };
             if self.supervisor.report(&report) {
-                told.push(receiver);
+                acks.awaited.push(receiver);
+            } else {
+                let first = dropped.first().map(words).unwrap_or_default();
+                tracing::error!(
+                    "the purge of {} could not be sent to other fronts and nodes; their clients \
+                     may get the pages until they expire; purge them again",
+                    first.escape_debug()
+                );
+                acks.is_unsent = true;
             }
         }
-        Some(PurgeAcks(told))
+        Some(acks)
     }
 
     /// Handles the acknowledgement of the message with this number.
@@ -314,16 +321,21 @@ fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
 }
 
 /// A purge that was sent to other fronts.
-#[derive(Debug)]
-pub struct PurgeAcks(Vec<oneshot::Receiver<Option<String>>>);
+#[derive(Debug, Default)]
+pub struct PurgeAcks {
+    awaited: Vec<oneshot::Receiver<Option<String>>>,
+    /// Part of it could not be sent.
+    is_unsent: bool,
+}
 
 impl PurgeAcks {
     /// Waits until all of them have acknowledged it. Returns why other nodes may still serve the
     /// pages, in one clause, if they may.
     pub async fn done(self) -> Option<String> {
         let all = async {
-            let mut complaint = None;
-            for one in self.0 {
+            let mut complaint =
+                self.is_unsent.then(|| "not sent to other fronts and nodes".to_owned());
+            for one in self.awaited {
                 // The sender is dropped with the server.
                 complaint = complaint.or(one.await.unwrap_or_default());
             }
@@ -444,9 +456,39 @@ pub const PURGE: &str = "PURGE";
 #[cfg(test)]
 mod tests {
     use maitred_config::{Destination, Host, Site};
+    use maitred_os::channel::Channel;
 
     use super::*;
     use maitred_pagecache::purge::PurgeMode;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purge_that_cannot_be_sent_to_others_does_not_count_as_done() {
+        let (_end, ours) = Channel::pair().unwrap();
+        let supervisor = Arc::new(Supervisor::new(ours));
+        let others = OtherFronts::new(supervisor.clone(), true);
+        let tagged = |tag: &str| DroppedPages {
+            site: "shop".to_owned(),
+            purge: Purge::Tag(tag.to_owned()),
+            how: PurgeMode::Hard,
+        };
+        let purge = |tag: &str| others.notify(&[tagged(tag)], true).unwrap();
+        // Longer than a message may be.
+        let too_long = purge(&"\u{1}".repeat(12_000));
+        assert!(too_long.awaited.is_empty());
+        assert_eq!(too_long.done().await.as_deref(), Some("not sent to other fronts and nodes"));
+        let sent = purge("a");
+        others.done(2, None);
+        assert_eq!(sent.done().await, None);
+        // The pipe is full: the purge waits, and is not confirmed.
+        while supervisor.report(&FromFront::Alive) {}
+        assert_eq!(purge("b").done().await.as_deref(), Some("not confirmed by another front"));
+        let tag = "c".repeat(3000);
+        let mut last = purge(&tag);
+        while !last.awaited.is_empty() {
+            last = purge(&tag);
+        }
+        assert_eq!(last.done().await.as_deref(), Some("not sent to other fronts and nodes"));
+    }
 
     fn known() -> PurgeableSites {
         let site = |hosts: &[Host], pool: &str, cached: bool| Site {

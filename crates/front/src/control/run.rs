@@ -335,6 +335,8 @@ fn serve_thread(
         tokio::spawn(beat(thread.clone()));
         tokio::spawn(follow_thread(orders, thread.clone()));
         if let Some(first) = first {
+            let supervisor = shared.supervisor.clone();
+            tokio::spawn(async move { supervisor.resend().await });
             let announcing = shared.clone();
             tokio::spawn(async move {
                 first.receiver.introduce(first.early).await;
@@ -362,7 +364,7 @@ fn serve_thread(
         if let Some(traces) = shared.traces.swap(None) {
             traces.finish();
         }
-        shared.supervisor.report(&FromFront::Drained);
+        shared.supervisor.report_last(&FromFront::Drained);
     }
     Ok(())
 }

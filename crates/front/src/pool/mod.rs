@@ -500,8 +500,8 @@ impl Pool {
         self.in_flight.iter().all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Requests that the supervisor kills a worker.
-    pub fn end_worker(&self, generation: &Generation, at: SlotRef, fault: WorkerFault) {
+    /// Requests that the supervisor kills a worker. False if the request is lost.
+    pub fn end_worker(&self, generation: &Generation, at: SlotRef, fault: WorkerFault) -> bool {
         let broke_rules = matches!(fault, WorkerFault::BrokeRules { .. });
         let (why, overrun, is_logged) = match fault {
             WorkerFault::BrokeRules { why } => (why, None, false),
@@ -517,7 +517,7 @@ impl Pool {
             overrun,
             broke_rules,
             is_logged,
-        });
+        })
     }
 }
 

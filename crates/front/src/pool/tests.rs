@@ -126,7 +126,7 @@ async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given
 #[tokio::test(start_paused = true)]
 async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_again_after_it() {
     let (pool, supervisor, waiting) = with_one_busy();
-    while pool.supervisor.report(&FromFront::Listening) {}
+    while pool.supervisor.report(&FromFront::Alive) {}
     pool.give_back(OTHER_SEAT.worker(1));
     reports(&supervisor);
     // It accepts reports again, and gets the request for a third worker before the report of the

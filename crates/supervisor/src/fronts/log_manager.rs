@@ -84,17 +84,26 @@ impl LogManager {
     }
 
     /// Uses the files that were opened for this configuration, and closes those it does not use.
-    pub fn switch_to(&mut self, config: &Config, opened: LogManager) {
-        self.access_log = opened.access_log;
+    /// `is_same_log`: its access log is that of the configuration before, and may have been opened
+    /// again since.
+    pub fn switch_to(&mut self, config: &Config, opened: LogManager, is_same_log: bool) {
+        if !is_same_log || self.access_log.is_none() {
+            self.access_log = opened.access_log;
+        }
         self.pool_logs.use_for(config, opened.pool_logs);
     }
 
     /// Sends a front all log files.
     pub fn introduce_to(&self, peer: &mut Peer<ToFront>) {
+        self.tell_access_log(peer);
+        self.tell_pool_logs(peer);
+    }
+
+    /// Sends a front the access log, if it is a file.
+    pub fn tell_access_log(&self, peer: &mut Peer<ToFront>) {
         if let Some(log) = &self.access_log {
             peer.say(ToFront::SetAccessLog, &[log.as_fd()]);
         }
-        self.tell_pool_logs(peer);
     }
 
     /// Sends a front the access logs of pools and sites.
@@ -155,5 +164,42 @@ pub fn reopen_error_log(config: &Config, fronts: &mut Fronts) -> bool {
             error!("{}", not_reopened("error", &name, &why));
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::fronts::Front;
+
+    fn logging_to(path: &Path) -> Config {
+        Config { access_log: Some(LogTarget::File(path.to_owned())), ..Config::default() }
+    }
+
+    fn is_open(logs: &LogManager, path: &Path) -> bool {
+        let file = logs.access_log().unwrap().metadata().unwrap();
+        file.ino() == path.metadata().unwrap().ino()
+    }
+
+    #[test]
+    fn an_access_log_that_is_opened_again_during_a_reload_stays_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let config = logging_to(&path);
+        let mut fronts = Fronts::new(Front::new(1, 1), Vec::new());
+        let mut logs = LogManager::at_start(&config).unwrap();
+        let opened = logs.open_for(&config, &config).unwrap();
+        std::fs::rename(&path, folder.path().join("access.log.1")).unwrap();
+        logs.reopen_access_log(&config, &mut fronts);
+        logs.switch_to(&config, opened, true);
+        assert!(is_open(&logs, &path));
+
+        let other = folder.path().join("other.log");
+        let opened = logs.open_for(&logging_to(&other), &config).unwrap();
+        logs.switch_to(&logging_to(&other), opened, false);
+        assert!(is_open(&logs, &other));
     }
 }

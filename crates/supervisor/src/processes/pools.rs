@@ -131,6 +131,12 @@ impl Pools {
         named.map(RunningPool::id).collect()
     }
 
+    /// The current generations whose names are not `configured`.
+    pub fn current_unless(&self, configured: impl Fn(&str) -> bool) -> Vec<PoolId> {
+        let others = self.current().filter(|pool| !configured(pool.name()));
+        others.map(RunningPool::id).collect()
+    }
+
     /// How many workers the current generation of a pool has.
     pub fn workers_of(&self, name: &str) -> u32 {
         let current = self.current().filter(|pool| pool.name() == name);

@@ -116,9 +116,7 @@ impl Supervisor {
             FromFront::StatsWritten if is_current => self.front_stats.written(),
             FromFront::Listening | FromFront::Settled { .. } | FromFront::StatsWritten => {}
             FromFront::Reconfigured { refused } => {
-                if self.reloader.front_replied() {
-                    self.configuration_taken(refused.map(|why| one_line(&why)));
-                }
+                self.front_reconfigured(refused.map(|why| one_line(&why)));
             }
             FromFront::AcmeProofsSet { mark } => self.acme.proofs_set(mark),
             FromFront::Purged { mark, outcome } => {

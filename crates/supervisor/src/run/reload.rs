@@ -15,9 +15,10 @@ use crate::capacity::spare_zygotes;
 use crate::error::Error;
 use crate::fpm;
 use crate::fronts::cookies;
-use crate::fronts::log_manager::reopen_error_log;
+use crate::fronts::log_manager::{LogManager, reopen_error_log};
 use crate::limits::{CONSENT, Moment, TRIAL};
 use crate::listen;
+use crate::peer::Peer;
 use crate::plan;
 use crate::plan::config_source::Invocation;
 use crate::processes::generation::GenerationEvent;
@@ -25,7 +26,7 @@ use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
-use crate::reload::{Reload, ReloadScope, Settling, Ticket, needs_restart};
+use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
 use crate::tls::certificates::Certificates;
 
 impl Supervisor {
@@ -222,20 +223,37 @@ impl Supervisor {
         let (Some(reload), Some(peer)) = (self.reloader.current(), self.fronts.peer()) else {
             return self.configuration_taken(None);
         };
-        let file = serde_json::to_vec(&reload.config).map_err(std::io::Error::from);
-        let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
-        match file {
-            Ok(file) => {
-                let log = reload.logs.access_log().map(AsFd::as_fd);
-                let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
-                reload.logs.tell_pool_logs(peer);
-                peer.say(ToFront::Reconfigure, &fds);
-                self.reloader.configuration_sent();
-            }
-            Err(why) => {
-                let why = format!("the front cannot be told of the configuration: {why}");
-                self.configuration_taken(Some(why));
-            }
+        match reconfigure(peer, &reload.config, &reload.logs) {
+            Ok(()) => self.reloader.configuration_sent(),
+            Err(why) => self.configuration_taken(Some(why)),
+        }
+    }
+
+    /// The front has replied to a configuration; `refused`: why it does not use it.
+    pub(super) fn front_reconfigured(&mut self, refused: Option<String>) {
+        let reply = self.reloader.front_replied(refused.is_none());
+        if reply == FrontReply::Superseded {
+            return;
+        }
+        let why = refused.clone().unwrap_or_default();
+        self.configuration_taken(refused);
+        match reply {
+            FrontReply::Superseded | FrontReply::Final => {}
+            FrontReply::Astray => self.restore_front(),
+            FrontReply::Lost => self.kill_front(&format!("it refuses the former settings: {why}")),
+        }
+    }
+
+    /// Sends the front the configuration in use: it has accepted that of a reload which was given
+    /// up, and refused the one after it.
+    fn restore_front(&mut self) {
+        // One that is being started gets it anyway.
+        let Some(peer) = self.fronts.peer() else {
+            return;
+        };
+        match reconfigure(peer, &self.plan.config, &self.plan.logs) {
+            Ok(()) => self.reloader.restoration_sent(self.started.elapsed()),
+            Err(why) => self.kill_front(&why),
         }
     }
 
@@ -245,7 +263,10 @@ impl Supervisor {
             return;
         };
         if let Some(why) = refused {
-            for id in self.pools.current_among(&reload.changes.added) {
+            let (added, config) = (&reload.changes.added, &self.plan.config);
+            // A reload that this one has taken over may have added others.
+            let stays = |name: &str| config.pool(name).is_some() && !added.contains(name);
+            for id in self.pools.current_unless(stays) {
                 self.close_pool(id);
             }
             let why = format!("the reload is refused, all is as before: {why}");
@@ -264,6 +285,7 @@ impl Supervisor {
     /// Uses the configuration of a reload from now on.
     fn use_configuration(&mut self, reload: &mut Reload) {
         let error_log = self.plan.config.error_log != reload.config.error_log;
+        let is_same_log = self.plan.config.access_log == reload.config.access_log;
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
         self.follow_faults(reload.faults.clone());
@@ -274,7 +296,11 @@ impl Supervisor {
         let is_kept = |name: &str| reload.kept.iter().any(|(kept, _)| kept == name);
         self.follow_jobs(|name| reload.changes.restarted.contains(name) || is_kept(name));
         let logs = std::mem::take(&mut reload.logs);
-        self.plan.logs.switch_to(&reload.config, logs);
+        self.plan.logs.switch_to(&reload.config, logs, is_same_log);
+        if let Some(peer) = self.fronts.peer().filter(|_| !is_same_log) {
+            // The former one may have been opened again since the front got this one.
+            self.plan.logs.tell_access_log(peer);
+        }
         if error_log {
             reopen_error_log(&self.plan.config, &mut self.fronts);
         }
@@ -523,4 +549,17 @@ impl Supervisor {
             self.pool_event(id, GenerationEvent::Tick);
         }
     }
+}
+
+/// Sends a front a configuration and its log files.
+fn reconfigure(peer: &mut Peer<ToFront>, config: &Config, logs: &LogManager) -> Result<(), String> {
+    let file = serde_json::to_vec(config).map_err(std::io::Error::from);
+    let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
+    let file =
+        file.map_err(|why| format!("the front cannot be told of the configuration: {why}"))?;
+    let log = logs.access_log().map(AsFd::as_fd);
+    let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
+    logs.tell_pool_logs(peer);
+    peer.say(ToFront::Reconfigure, &fds);
+    Ok(())
 }

@@ -44,9 +44,11 @@ impl Exchange {
         {
             let overrun = slow_scripts::overrun(lease, ran);
             let (generation, at) = (&lease.generation, lease.slot_ref());
-            self.pool.end_worker(generation, at, WorkerFault::Overrun { overrun, is_logged });
-            state.is_terminated = true;
-            return Some(at.seat.number);
+            let seat = at.seat.number;
+            let fault = WorkerFault::Overrun { overrun, is_logged };
+            // A lost report is repeated when the script has no client any more.
+            state.is_terminated = self.pool.end_worker(generation, at, fault);
+            return Some(seat);
         }
         None
     }

@@ -118,6 +118,11 @@ impl ConnectionState {
         most.saturating_sub(self.unsent.load(Ordering::Relaxed))
     }
 
+    /// Whether h2 has bytes that are not written.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed) > 0
+    }
+
     /// Waits until more bytes may be passed to h2.
     pub async fn has_room(&self) {
         while self.room() == 0 {

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::handler::request;
 use crate::http::client::{After, HttpClient};
-use crate::net::client_rate::TooSlow;
+use crate::net::client_rate::{ANSWER_GRACE, TooSlow};
 use crate::runtime::thread::{self, Paced};
 use crate::server::http1::connection::Connection;
 use crate::server::http2::client::Http2Client;
@@ -49,7 +49,7 @@ const SEND_BUFFER_BYTES: usize = 256 * 1024;
 const PENDING_RESETS: usize = 20;
 /// Streams that may end in an error of the client.
 const ERROR_RESETS: usize = 256;
-/// How long a client may take to acknowledge GOAWAY.
+/// How long a client may take to acknowledge GOAWAY, without a stream.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The settings of h2.
@@ -166,7 +166,8 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             } else if place.poll_closed(cx).is_ready() {
                 return Poll::Ready(Ok(NextStep::MakeRoom));
             }
-            match idle.poll(cx, trunk, connection.has_streams(), leaving) {
+            let activity = Activity::of(trunk, connection.has_streams());
+            match idle.poll(cx, &activity, leaving, || shared.idle_timeout()) {
                 Poll::Ready(()) if leaving => Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Ready(()) => Poll::Ready(Ok(NextStep::Leave)),
                 Poll::Pending => Poll::Pending,
@@ -181,7 +182,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             }
             NextStep::Leave => {
                 leaving = true;
-                idle.say_goodbye();
+                idle.leave(&Activity::of(trunk, connection.has_streams()));
                 connection.graceful_shutdown();
             }
             NextStep::MakeRoom => return cut(connection, Reason::NO_ERROR).await,
@@ -263,6 +264,36 @@ async fn serve_request(
     client.end(after).await;
 }
 
+/// What a connection has to do.
+#[derive(Debug, Clone, Copy)]
+struct Activity {
+    has_requests: bool,
+    /// Responses are not written yet. A request is over when h2 has the last bytes of its response,
+    /// which may wait for the client.
+    is_sending: bool,
+    /// Bytes written so far.
+    written: u64,
+    /// `min_response_rate`, in bytes a second.
+    min_rate: u32,
+}
+
+impl Activity {
+    fn of(trunk: &ConnectionState, has_streams: bool) -> Activity {
+        Activity {
+            has_requests: trunk.accounts.has_requests(),
+            is_sending: has_streams || trunk.has_unsent(),
+            written: trunk.accounts.noise.written(),
+            min_rate: trunk.rates.response,
+        }
+    }
+
+    /// How long the connection waits after GOAWAY while nothing is written: as long as any response
+    /// does, and without one, for the client's acknowledgement.
+    fn wait_to_leave(&self) -> Duration {
+        if self.is_sending { ANSWER_GRACE } else { GOODBYE }
+    }
+}
+
 /// The idle timeout of a connection. The timer is set once in a while, and not for every request.
 struct Idle {
     timer: Pin<Box<Sleep>>,
@@ -283,34 +314,63 @@ impl Idle {
         self.asked = true;
     }
 
-    /// From now on the connection waits only for its streams, and for the client's acknowledgement.
-    fn say_goodbye(&mut self) {
-        self.wait = GOODBYE;
-        self.timer.as_mut().reset(Instant::now() + GOODBYE);
+    /// Sets the timeout of a connection to which GOAWAY was sent.
+    fn leave(&mut self, now: &Activity) {
+        (self.wait, self.written) = (now.wait_to_leave(), now.written);
+        self.timer.as_mut().reset(Instant::now() + self.wait);
     }
 
-    /// Ready when the connection has been idle for the timeout.
+    /// Ready when the connection has been idle for the timeout. `timeout`: the next one, before
+    /// GOAWAY.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        trunk: &ConnectionState,
-        has_streams: bool,
+        now: &Activity,
         leaving: bool,
+        timeout: impl Fn() -> Duration,
     ) -> Poll<()> {
+        if leaving && self.wait != now.wait_to_leave() {
+            self.leave(now);
+        }
         while self.timer.as_mut().poll(cx).is_ready() {
-            let written = trunk.accounts.noise.written();
-            let least = self.wait.as_secs() * u64::from(trunk.rates.response.max(1));
-            let moves = written - self.written >= least;
-            let quiet = !(trunk.accounts.has_requests() || has_streams && moves);
+            let least = self.wait.as_secs() * u64::from(now.min_rate.max(1));
+            let moves = now.written - self.written >= least;
+            let quiet = !(now.has_requests || now.is_sending && moves);
             if quiet && (leaving || !self.asked) {
                 return Poll::Ready(());
             }
-            (self.asked, self.written) = (false, written);
+            (self.asked, self.written) = (false, now.written);
             if !leaving {
-                self.wait = trunk.thread().shared.idle_timeout();
+                self.wait = timeout();
             }
             self.timer.as_mut().reset(Instant::now() + self.wait);
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_has_its_time_after_goaway_and_a_connection_without_one_has_less() {
+        let stalled =
+            Activity { has_requests: false, is_sending: true, written: 7000, min_rate: 0 };
+        let mut idle = Idle::new();
+        idle.leave(&stalled);
+        let begun = Instant::now();
+        poll_fn(|cx| idle.poll(cx, &stalled, true, || IDLE)).await;
+        assert_eq!(begun.elapsed().as_secs(), ANSWER_GRACE.as_secs());
+
+        // The client has read it all, later than it may take for GOAWAY alone.
+        let mut idle = Idle::new();
+        idle.leave(&stalled);
+        let stall = poll_fn(|cx| idle.poll(cx, &stalled, true, || IDLE));
+        assert!(tokio::time::timeout(2 * GOODBYE, stall).await.is_err());
+        let begun = Instant::now();
+        let over = Activity { is_sending: false, written: 9000, ..stalled };
+        poll_fn(|cx| idle.poll(cx, &over, true, || IDLE)).await;
+        assert_eq!(begun.elapsed().as_secs(), GOODBYE.as_secs());
     }
 }
