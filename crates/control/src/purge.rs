@@ -1,7 +1,8 @@
 //! Purges of the page cache, on their way between processes.
 
-use maitred_pagecache::purge::Purge;
-pub use maitred_pagecache::purge::PurgeMode;
+use std::collections::BTreeSet;
+
+pub use maitred_pagecache::purge::{Purge, PurgeMode};
 use serde::{Deserialize, Serialize};
 
 /// A purge order for a front.
@@ -24,6 +25,25 @@ impl PurgeOrder {
     pub fn everything() -> PurgeOrder {
         let targets = vec![Target::Everything];
         PurgeOrder::Asked(PurgeRequest { targets, how: PurgeMode::Hard, site: None })
+    }
+
+    /// One purge in place of several: all pages of the sites that they name, or everything if one
+    /// of them names no site.
+    pub fn merged<'a>(orders: impl IntoIterator<Item = &'a PurgeOrder>) -> PurgeOrder {
+        let mut sites = BTreeSet::new();
+        for order in orders {
+            match order {
+                PurgeOrder::Dropped(dropped) => sites.extend(dropped.iter().map(|one| &one.site)),
+                PurgeOrder::Asked(_) | PurgeOrder::OfNode(_) => return PurgeOrder::everything(),
+                PurgeOrder::Company(_) => {}
+            }
+        }
+        let all_of = |site: &String| DroppedPages {
+            site: site.clone(),
+            purge: Purge::All,
+            how: PurgeMode::Hard,
+        };
+        PurgeOrder::Dropped(sites.into_iter().map(all_of).collect())
     }
 }
 
@@ -132,6 +152,30 @@ pub struct DroppedPages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_purges_become_one_of_their_sites_or_of_everything() {
+        let dropped = |site: &str, purge| {
+            let (site, how) = (site.to_owned(), PurgeMode::Soft);
+            PurgeOrder::Dropped(vec![DroppedPages { site, purge, how }])
+        };
+        let tag = |site: &str| dropped(site, Purge::Tag("t".to_owned()));
+        let sites = |orders: &[PurgeOrder]| match PurgeOrder::merged(orders) {
+            PurgeOrder::Dropped(all) => {
+                let is_all = |one: &DroppedPages| one.purge == Purge::All;
+                assert!(all.iter().all(|one| is_all(one) && one.how == PurgeMode::Hard));
+                all.iter().map(|one| one.site.clone()).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(sites(&[tag("b"), tag("a"), tag("b"), PurgeOrder::Company(true)]), ["a", "b"]);
+        let asked = PurgeOrder::Asked(PurgeRequest {
+            targets: vec![Target::Tag("t".to_owned())],
+            how: PurgeMode::Soft,
+            site: None,
+        });
+        assert_eq!(PurgeOrder::merged(&[tag("a"), asked]), PurgeOrder::everything());
+    }
 
     #[test]
     fn what_is_asked_for_is_split_into_parts_that_fit() {

@@ -41,9 +41,10 @@ pub fn after<'f>(
     // The client controls these, and the host, too, if the site names none.
     targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
-    let mut purges: Vec<Purge> = named.map(|target| of_target(request.host, target)).collect();
-    purges.extend(tags::invalidated(response).into_iter().map(Purge::Tag));
-    purges
+    let urls = named.map(|target| of_target(request.host, target));
+    urls.chain(tags::invalidated(response).into_iter().map(Purge::Tag))
+        .filter_map(Purge::bounded)
+        .collect()
 }
 
 fn of_target(host: &str, target: String) -> Purge {

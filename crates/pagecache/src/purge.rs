@@ -6,7 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::headers::{self, Field};
 use crate::invalidate;
+use crate::key::MAX_KEY_BYTES;
 use crate::settings::KeyParts;
+
+/// Longest path and query in a purge, in bytes. In place of a longer URL, all are purged that begin
+/// the same: with its host, it fits into the messages to other fronts and nodes.
+pub const MAX_TARGET_BYTES: usize = 4 * 1024;
 
 /// The entries that a purge applies to, within one site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,6 +47,34 @@ pub enum PurgeMode {
     Hard,
     /// The entries become stale, and are served until they are replaced.
     Soft,
+}
+
+impl Purge {
+    /// This purge with names that have room in messages and records: a wider one of the same host
+    /// in place of a URL that is too long. None, if no page can have the host.
+    pub fn bounded(self) -> Option<Purge> {
+        let is_host = |host: &str| host.len() <= MAX_KEY_BYTES;
+        match self {
+            Purge::All | Purge::Tag(_) => Some(self),
+            Purge::Host(ref host) => is_host(host).then_some(self),
+            Purge::Url { host, target } => is_host(&host).then(|| match start_of(&target) {
+                Some(start) => Purge::Prefix { host: Some(host), path: start.to_owned() },
+                None => Purge::Url { host, target },
+            }),
+            Purge::Prefix { host, path } => host.as_deref().is_none_or(is_host).then(|| {
+                let path = start_of(&path).map_or(path.clone(), str::to_owned);
+                Purge::Prefix { host, path }
+            }),
+        }
+    }
+}
+
+/// The first [`MAX_TARGET_BYTES`] of a target that is longer.
+fn start_of(target: &str) -> Option<&str> {
+    if target.len() <= MAX_TARGET_BYTES {
+        return None;
+    }
+    (0..=MAX_TARGET_BYTES).rev().find_map(|end| target.get(..end))
 }
 
 impl fmt::Display for Purge {
@@ -95,7 +128,7 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
                     };
                     let target = invalidate::target(parts, path, query);
                     let host = invalidate::host(host);
-                    purges.push((Purge::Url { host, target }, how));
+                    purges.extend(Purge::Url { host, target }.bounded().map(|url| (url, how)));
                 }
                 None => {}
             },
@@ -106,6 +139,41 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_address_is_purged_with_all_that_begin_the_same() {
+        let host = || "a.example".to_owned();
+        let of = |target: String| Purge::Url { host: host(), target }.bounded();
+        let most = format!("/{}", "x".repeat(MAX_TARGET_BYTES - 1));
+        assert_eq!(of(most.clone()), Some(Purge::Url { host: host(), target: most.clone() }));
+        let start = Purge::Prefix { host: Some(host()), path: most.clone() };
+        assert_eq!(of(format!("{most}y")), Some(start.clone()));
+        let longer = Purge::Prefix { host: Some(host()), path: format!("{most}y") };
+        assert_eq!(longer.bounded(), Some(start.clone()));
+        assert_eq!(start.clone().bounded(), Some(start));
+        // No character is cut in two.
+        let path = format!("{}é", "x".repeat(MAX_TARGET_BYTES - 1));
+        let path = Purge::Prefix { host: None, path }.bounded();
+        let cut = "x".repeat(MAX_TARGET_BYTES - 1);
+        assert_eq!(path, Some(Purge::Prefix { host: None, path: cut }));
+        let header = format!("/{}", "x".repeat(70_000));
+        let fields = [(&b"X-LiteSpeed-Purge"[..], header.as_bytes())];
+        let asked = litespeed(fields.into_iter(), &KeyParts::default(), "A.example");
+        let start = Purge::Prefix { host: Some(host()), path: most };
+        assert_eq!(asked, [(start, PurgeMode::Hard)]);
+    }
+
+    #[test]
+    fn no_page_has_a_host_that_no_key_holds() {
+        let host = |more: usize| "h".repeat(MAX_KEY_BYTES + more);
+        let of = |host: String| {
+            let url = Purge::Url { host: host.clone(), target: "/".to_owned() };
+            let prefix = Purge::Prefix { host: Some(host.clone()), path: "/".to_owned() };
+            [url, prefix, Purge::Host(host)].into_iter().filter_map(Purge::bounded).count()
+        };
+        assert_eq!((of(host(0)), of(host(1))), (3, 0));
+        assert_eq!(Purge::All.bounded(), Some(Purge::All));
+    }
 
     #[test]
     fn litespeeds_purges_are_read() {

@@ -124,9 +124,10 @@ impl PurgeableSites {
     ) -> Result<Vec<DroppedPages>, String> {
         let mut dropped = Vec::new();
         for target in &asked.targets {
-            let mut add = |site: &KnownSite, purge| {
+            let mut add = |site: &KnownSite, purge: Purge| {
                 let (site, how) = (site.name.clone(), asked.how);
-                dropped.push(DroppedPages { site, purge, how });
+                let purge = purge.bounded();
+                dropped.extend(purge.map(|purge| DroppedPages { site, purge, how }));
             };
             match target {
                 Target::Everything => meant.iter().for_each(|site| add(site, Purge::All)),
