@@ -8,6 +8,11 @@ use crate::headers::{self, Field};
 use crate::invalidate;
 use crate::key::MAX_KEY_BYTES;
 use crate::settings::KeyParts;
+use crate::tags::{MAX_TAG_BYTES, MAX_TAGS};
+
+/// Most purges that one header of a response requests one by one: as many as a response has tags.
+/// More are one of all pages of the site.
+pub const MAX_OF_HEADER: usize = MAX_TAGS;
 
 /// Longest path and query in a purge, in bytes. In place of a longer URL, all are purged that begin
 /// the same: with its host, it fits into the messages to other fronts and nodes.
@@ -51,11 +56,12 @@ pub enum PurgeMode {
 
 impl Purge {
     /// This purge with names that have room in messages and records: a wider one of the same host
-    /// in place of a URL that is too long. None, if no page can have the host.
+    /// in place of a URL that is too long. None, if no page can have the host or tag.
     pub fn bounded(self) -> Option<Purge> {
         let is_host = |host: &str| host.len() <= MAX_KEY_BYTES;
         match self {
-            Purge::All | Purge::Tag(_) => Some(self),
+            Purge::All => Some(self),
+            Purge::Tag(ref tag) => (tag.len() <= MAX_TAG_BYTES).then_some(self),
             Purge::Host(ref host) => is_host(host).then_some(self),
             Purge::Url { host, target } => is_host(&host).then(|| match start_of(&target) {
                 Some(start) => Purge::Prefix { host: Some(host), path: start.to_owned() },
@@ -104,6 +110,10 @@ pub fn litespeed<'a>(
             read_litespeed(part, parts, host, &mut purges);
         }
     }
+    if purges.len() > MAX_OF_HEADER {
+        let is_soft = purges.iter().all(|(_, how)| *how == PurgeMode::Soft);
+        return vec![(Purge::All, if is_soft { PurgeMode::Soft } else { PurgeMode::Hard })];
+    }
     purges
 }
 
@@ -118,8 +128,9 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
             "*" => purges.push((Purge::All, how)),
             _ => match text.strip_prefix("tag=") {
                 Some(tags) => {
-                    let tags = tags.split_ascii_whitespace();
-                    purges.extend(tags.map(|tag| (Purge::Tag(tag.to_owned()), how)));
+                    let tags = tags.split_ascii_whitespace().map(str::to_owned);
+                    let tags = tags.filter_map(|tag| Purge::Tag(tag).bounded());
+                    purges.extend(tags.map(|tag| (tag, how)));
                 }
                 None if text.starts_with('/') => {
                     let (path, query) = match text.split_once('?') {
@@ -161,6 +172,24 @@ mod tests {
         let asked = litespeed(fields.into_iter(), &KeyParts::default(), "A.example");
         let start = Purge::Prefix { host: Some(host()), path: most };
         assert_eq!(asked, [(start, PurgeMode::Hard)]);
+    }
+
+    #[test]
+    fn of_a_header_too_many_purges_are_one_and_too_long_tags_none() {
+        let of = |value: String| {
+            let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
+            litespeed(fields.into_iter(), &KeyParts::default(), "a.example")
+        };
+        let tags = |count: usize| vec!["tag=t"; count].join(",");
+        assert_eq!(of(tags(MAX_OF_HEADER)).len(), MAX_OF_HEADER);
+        assert_eq!(of(tags(MAX_OF_HEADER + 1)), [(Purge::All, PurgeMode::Hard)]);
+        let soft = of(format!("stale,{}", tags(MAX_OF_HEADER + 1)));
+        assert_eq!(soft, [(Purge::All, PurgeMode::Soft)]);
+        let mixed = of(format!("/x,stale,{}", tags(MAX_OF_HEADER)));
+        assert_eq!(mixed, [(Purge::All, PurgeMode::Hard)]);
+        let tag = |more: usize| format!("tag={}", "x".repeat(MAX_TAG_BYTES + more));
+        assert_eq!((of(tag(0)).len(), of(tag(1)).len()), (1, 0));
+        assert_eq!(of(vec![tag(70_000); 2 * MAX_OF_HEADER].join(",")), []);
     }
 
     #[test]

@@ -110,7 +110,8 @@ impl Journal {
     /// Appends a purge.
     ///
     /// # Errors
-    /// When it cannot be written; then it may be lost after a restart.
+    /// When it cannot be written; then it may be lost after a restart. `InvalidInput` for one that
+    /// does not fit ([`fits`]).
     pub fn add(
         &mut self,
         site: &str,
@@ -118,6 +119,9 @@ impl Journal {
         how: PurgeMode,
         number: u64,
     ) -> io::Result<()> {
+        if !fits(site, purge) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         self.file.write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
     }
 
@@ -161,6 +165,11 @@ impl Journal {
         self.file.write_all(&entry(CLOSED, &[]))?;
         self.file.sync_all()
     }
+}
+
+/// Whether a purge fits into a record: a longer one would be taken for damage.
+pub fn fits(site: &str, purge: &Purge) -> bool {
+    purge_bytes(site, purge, PurgeMode::Hard, 0).len() < MAX_ENTRY_BYTES
 }
 
 fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<File> {
@@ -376,6 +385,21 @@ mod tests {
             let (_, _, opened) = open(dir.path(), "one");
             assert_eq!(opened, JournalState::Distrusted, "{at}");
         }
+    }
+
+    #[test]
+    fn the_longest_purge_that_is_recorded_is_read_and_a_longer_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        let tag = |length: usize| Purge::Tag("t".repeat(length));
+        let most = (0..=MAX_ENTRY_BYTES).rev().find(|length| fits("site", &tag(*length)));
+        let most = most.unwrap();
+        assert!(most > MAX_ENTRY_BYTES - 64);
+        let last = purge(&purges, &mut journal, &tag(most));
+        let refused = journal.add("site", &tag(most + 1), PurgeMode::Hard, last + 1);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let (again, _, opened) = open(dir.path(), "one");
+        assert_eq!((opened, again.last()), (JournalState::Continued, last));
     }
 
     #[test]

@@ -162,6 +162,21 @@ fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
 }
 
 #[test]
+fn a_purge_that_the_journal_has_no_room_for_is_one_of_all_pages_and_does_not_spoil_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    store.purge("other", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    assert_eq!(load(&store, "/a").unwrap(), "a");
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, JournalState::Continued);
+    assert_eq!(load(&store, "/a").unwrap(), "a");
+    store.purge("site", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    assert_eq!(load(&store, "/a"), None);
+}
+
+#[test]
 fn what_is_no_journal_is_neither_followed_nor_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);

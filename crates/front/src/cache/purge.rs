@@ -27,7 +27,8 @@ const OTHERS_ANSWER: Duration = Duration::from_secs(5);
 /// Most purges that a reply lists.
 const MAX_TOLD: usize = 20;
 
-/// Bytes of names that one message to other fronts has at most, about; a message may have 64 KiB.
+/// Bytes of JSON that purges in one message to other fronts have at most, unless it is a single
+/// one; a message may have 64 KiB.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
 /// The sites with a cache, for purges by URL, host or tag.
@@ -303,7 +304,8 @@ impl OtherFronts {
 fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
-        let length = one.site.len() + words(one).len() + 128;
+        // With the comma.
+        let length = serde_json::to_vec(one).map_or(MESSAGE_BYTES, |json| json.len() + 1);
         if bytes + length > MESSAGE_BYTES && at > start {
             pieces.push(&dropped[start..at]);
             (start, bytes) = (at, 0);
@@ -552,5 +554,10 @@ mod tests {
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 100);
         let largest = pieces.iter().map(|piece| piece.len()).max().unwrap();
         assert!(pieces.len() > 5 && largest < 20, "{largest}");
+        let doubled = DroppedPages { purge: Purge::Tag("\u{1}".repeat(250)), ..many[0].clone() };
+        let doubled = vec![doubled; 100];
+        let lengths =
+            messages(&doubled).into_iter().map(|piece| serde_json::to_vec(piece).unwrap());
+        assert!(lengths.map(|json| json.len()).max().unwrap() <= MESSAGE_BYTES + 2);
     }
 }
