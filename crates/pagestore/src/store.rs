@@ -502,6 +502,9 @@ impl Store {
         } else if journal.lacks_some {
             // The journal is writable again: record what it lacks before callers rely on it.
             journal.compact(&self.purges)?;
+        } else if journal.is_grown() && journal.compact(&self.purges).is_err() {
+            // The larger one is as good.
+            journal.compact_later();
         }
         written
     }
