@@ -1,5 +1,5 @@
-//! Purges: by the PURGE method, by a command through the supervisor, and by other fronts. Purges of
-//! this front are sent to the other fronts.
+//! Purges: by the PURGE method, by a command through the supervisor, and by other fronts; those of
+//! scripts are in `script_purges`. Purges of this front are sent to the other fronts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::FromFront;
-use maitred_control::purge::{DroppedPages, Fate, PurgeOrder, PurgeRequest, Target};
+use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest, Target};
 use maitred_pagecache::invalidate;
 use maitred_pagecache::purge::Purge;
 use maitred_pagecache::settings::KeyParts;
@@ -18,7 +18,6 @@ use tokio::sync::oneshot;
 use crate::cache::Cache;
 use crate::cache::key_host::key_host;
 use crate::http::hosts::Hosts;
-use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// Longest time that a response waits for other fronts to drop the pages that it invalidates.
@@ -380,39 +379,6 @@ impl Cache {
                 "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
                  {error}; no page there is used after a restart"
             );
-        }
-    }
-
-    /// Carries out the purges of scripts while the front serves. The script waits until all fronts
-    /// have dropped the pages.
-    pub async fn hear(self: Arc<Cache>, wishes: WorkerCalls) {
-        loop {
-            let wish = wishes.next().await;
-            let (fate, elsewhere) = self.fulfil(&wish);
-            match elsewhere {
-                None => wish.reply(fate as u32),
-                Some(elsewhere) => {
-                    tokio::spawn(async move {
-                        let fate = match elsewhere.done().await {
-                            Some(_) => Fate::Unconfirmed,
-                            None => fate,
-                        };
-                        wish.reply(fate as u32);
-                    });
-                }
-            }
-        }
-    }
-
-    fn fulfil(&self, wish: &WorkerCall) -> (Fate, Option<PurgeAcks>) {
-        let Ok(asked) = serde_json::from_slice::<PurgeRequest>(&wish.bytes) else {
-            // Only a worker that was tampered with sends anything else.
-            return (Fate::Unheard, None);
-        };
-        match self.known.load().resolve_for_pool(&wish.pool, &asked) {
-            Ok(Some(dropped)) => (Fate::Dropped, self.purge(&dropped)),
-            Ok(None) => (Fate::NoCache, None),
-            Err(_) => (Fate::NotIts, None),
         }
     }
 
