@@ -162,7 +162,7 @@ fn what_a_script_purges_is_gone_before_it_goes_on() {
     assert!(long.contains("A name is too long]bool(false)"), "{long}");
     assert_eq!(now(), ["3", "2", "2"]);
     // More than there is room for at once; the last is heard, too.
-    assert!(get(&server, "/x?tags[]=0123456789&tags[]=h&many=3000").contains("bool(true)"));
+    assert!(get(&server, "/x?tags[]=0123456789&tags[]=h&many=900").contains("bool(true)"));
     assert_eq!(now(), ["3", "3", "2"]);
 }
 
@@ -210,6 +210,35 @@ fn scripts_of_one_pool_purge_nothing_of_anothers_sites() {
     let said = get(&server, "/x?urls[]=http://b.example/a%3Fgroup%3Dg");
     assert!(said.contains("bool(false)"), "{said}");
     assert_eq!(page("b.example"), "run 1");
+}
+
+#[test]
+fn scripts_that_purge_beyond_their_budget_purge_all_their_pages_and_no_others() {
+    let (root, other, pages) = (site(), site(), public_folder());
+    give_to_web_user(pages.path());
+    let user = maitred_tests::server::is_root().then_some("user = \"www-data\"\n");
+    let lines = format!(
+        "[sites.cache]\nvalid = \"10m\"\n[[sites]]\nhosts = [\"b.example\"]\npool = \"other\"\n\
+         root = {:?}\n[sites.cache]\nvalid = \"10m\"\n[pools.other]\npm = \"static\"\n\
+         max_children = 1\n{}",
+        other.path(),
+        user.unwrap_or_default()
+    );
+    let dir = format!("cache_dir = {:?}", pages.path());
+    let server = Setup::new(root.path()).hosts(&["a.example"]).top(&dir).site(&lines).start();
+    let page = |host: &str| at(&server, "GET", host, "/a?group=g").text();
+    assert_eq!((page("a.example"), page("b.example")), ("run 1".into(), "run 1".into()));
+    let within = get(&server, "/x?tags[]=none&many=2000");
+    assert!(within.contains("bool(true)"), "{within}");
+    assert_eq!((page("a.example"), page("b.example")), ("run 1".into(), "run 1".into()));
+    let beyond = get(&server, "/x?tags[]=none&many=2000");
+    assert!(beyond.contains("bool(true)"), "{beyond}");
+    assert_eq!((page("a.example"), page("b.example")), ("run 2".into(), "run 1".into()));
+    let log = server.log_text();
+    assert_eq!(log.matches("purges of cached pages a second").count(), 1, "{log}");
+    // 2000 records of 48 bytes, and two of all pages.
+    let journal = fs::metadata(pages.path().join("purges")).unwrap().len();
+    assert!((90_000..110_000).contains(&journal), "{journal}");
 }
 
 #[test]

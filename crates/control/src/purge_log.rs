@@ -14,7 +14,8 @@ use crate::nodes::{KnownNodes, NodeFigures};
 use crate::purge::PurgeOrder;
 use crate::redis_access::RedisAccess;
 
-/// Longest purge that is passed on, in bytes of JSON. A longer one becomes one of everything.
+/// Longest purge that is passed on, in bytes of JSON. A longer one becomes one of all pages of its
+/// sites, or of everything if it names none.
 pub const MAX_ORDER_BYTES: usize = 48 * 1024;
 
 /// Most nodes that a sentence names.

@@ -4,7 +4,7 @@ use crate::cache_request::Request;
 use crate::canonical_url;
 use crate::headers::{self, Field};
 use crate::key::{MAX_KEY_BYTES, canonical_query};
-use crate::purge::Purge;
+use crate::purge::{MAX_OF_HEADER, Purge};
 use crate::settings::KeyParts;
 use crate::tags;
 
@@ -23,7 +23,8 @@ pub fn is_safe(method: &str) -> bool {
 
 /// The purges after a request whose response has this status and these headers: its URL, those in
 /// the `Location` and `Content-Location` headers if they have the same origin, and the groups that
-/// the response names. Empty after a safe method or an error.
+/// the response names, or all pages, if it names more than [`MAX_OF_HEADER`]. Empty after a safe
+/// method or an error.
 pub fn after<'f>(
     parts: &KeyParts,
     request: &Request<'_>,
@@ -33,6 +34,10 @@ pub fn after<'f>(
     if is_safe(request.method) || !(200..400).contains(&status) {
         return Vec::new();
     }
+    let groups = tags::invalidated(response.clone());
+    if groups.len() > MAX_OF_HEADER {
+        return vec![Purge::All];
+    }
     let mut targets = vec![target(parts, request.path, request.query)];
     for name in ["location", "content-location"] {
         let address = headers::first(response.clone(), name).map(String::from_utf8_lossy);
@@ -41,9 +46,8 @@ pub fn after<'f>(
     // The client controls these, and the host, too, if the site names none.
     targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
-    let mut purges: Vec<Purge> = named.map(|target| of_target(request.host, target)).collect();
-    purges.extend(tags::invalidated(response).into_iter().map(Purge::Tag));
-    purges
+    let urls = named.map(|target| of_target(request.host, target));
+    urls.chain(groups.into_iter().map(Purge::Tag)).filter_map(Purge::bounded).collect()
 }
 
 fn of_target(host: &str, target: String) -> Purge {
@@ -177,6 +181,18 @@ mod tests {
         );
         let groups = [("Cache-Group-Invalidation", "\"news\"")];
         assert_eq!(targets(&POST, 303, &groups), ["a.example/dir/page?b=1", "tag news"]);
+    }
+
+    #[test]
+    fn groups_are_bounded_in_number_and_length() {
+        let of = |count: usize, length: usize| {
+            let groups = vec![format!("\"{}\"", "x".repeat(length)); count].join(",");
+            targets(&POST, 200, &[("Cache-Group-Invalidation", &groups)])
+        };
+        assert_eq!(of(MAX_OF_HEADER, 1).len(), 1 + MAX_OF_HEADER);
+        assert_eq!(of(MAX_OF_HEADER + 1, 1), ["everything"]);
+        assert_eq!(of(1, tags::MAX_TAG_BYTES).len(), 2);
+        assert_eq!(of(1, tags::MAX_TAG_BYTES + 1), ["a.example/dir/page?b=1"]);
     }
 
     #[test]

@@ -6,7 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::headers::{self, Field};
 use crate::invalidate;
+use crate::key::MAX_KEY_BYTES;
 use crate::settings::KeyParts;
+use crate::tags::{MAX_TAG_BYTES, MAX_TAGS};
+
+/// Most purges that one header of a response requests one by one: as many as a response has tags.
+/// More are one of all pages of the site.
+pub const MAX_OF_HEADER: usize = MAX_TAGS;
+
+/// Longest path and query in a purge, in bytes. In place of a longer URL, all are purged that begin
+/// the same: with its host, it fits into the messages to other fronts and nodes.
+pub const MAX_TARGET_BYTES: usize = 4 * 1024;
 
 /// The entries that a purge applies to, within one site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +54,35 @@ pub enum PurgeMode {
     Soft,
 }
 
+impl Purge {
+    /// This purge with names that have room in messages and records: a wider one of the same host
+    /// in place of a URL that is too long. None, if no page can have the host or tag.
+    pub fn bounded(self) -> Option<Purge> {
+        let is_host = |host: &str| host.len() <= MAX_KEY_BYTES;
+        match self {
+            Purge::All => Some(self),
+            Purge::Tag(ref tag) => (tag.len() <= MAX_TAG_BYTES).then_some(self),
+            Purge::Host(ref host) => is_host(host).then_some(self),
+            Purge::Url { host, target } => is_host(&host).then(|| match start_of(&target) {
+                Some(start) => Purge::Prefix { host: Some(host), path: start.to_owned() },
+                None => Purge::Url { host, target },
+            }),
+            Purge::Prefix { host, path } => host.as_deref().is_none_or(is_host).then(|| {
+                let path = start_of(&path).map_or(path.clone(), str::to_owned);
+                Purge::Prefix { host, path }
+            }),
+        }
+    }
+}
+
+/// The first [`MAX_TARGET_BYTES`] of a target that is longer.
+fn start_of(target: &str) -> Option<&str> {
+    if target.len() <= MAX_TARGET_BYTES {
+        return None;
+    }
+    (0..=MAX_TARGET_BYTES).rev().find_map(|end| target.get(..end))
+}
+
 impl fmt::Display for Purge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,6 +110,10 @@ pub fn litespeed<'a>(
             read_litespeed(part, parts, host, &mut purges);
         }
     }
+    if purges.len() > MAX_OF_HEADER {
+        let is_soft = purges.iter().all(|(_, how)| *how == PurgeMode::Soft);
+        return vec![(Purge::All, if is_soft { PurgeMode::Soft } else { PurgeMode::Hard })];
+    }
     purges
 }
 
@@ -85,8 +128,9 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
             "*" => purges.push((Purge::All, how)),
             _ => match text.strip_prefix("tag=") {
                 Some(tags) => {
-                    let tags = tags.split_ascii_whitespace();
-                    purges.extend(tags.map(|tag| (Purge::Tag(tag.to_owned()), how)));
+                    let tags = tags.split_ascii_whitespace().map(str::to_owned);
+                    let tags = tags.filter_map(|tag| Purge::Tag(tag).bounded());
+                    purges.extend(tags.map(|tag| (tag, how)));
                 }
                 None if text.starts_with('/') => {
                     let (path, query) = match text.split_once('?') {
@@ -95,7 +139,7 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
                     };
                     let target = invalidate::target(parts, path, query);
                     let host = invalidate::host(host);
-                    purges.push((Purge::Url { host, target }, how));
+                    purges.extend(Purge::Url { host, target }.bounded().map(|url| (url, how)));
                 }
                 None => {}
             },
@@ -106,6 +150,59 @@ fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_address_is_purged_with_all_that_begin_the_same() {
+        let host = || "a.example".to_owned();
+        let of = |target: String| Purge::Url { host: host(), target }.bounded();
+        let most = format!("/{}", "x".repeat(MAX_TARGET_BYTES - 1));
+        assert_eq!(of(most.clone()), Some(Purge::Url { host: host(), target: most.clone() }));
+        let start = Purge::Prefix { host: Some(host()), path: most.clone() };
+        assert_eq!(of(format!("{most}y")), Some(start.clone()));
+        let longer = Purge::Prefix { host: Some(host()), path: format!("{most}y") };
+        assert_eq!(longer.bounded(), Some(start.clone()));
+        assert_eq!(start.clone().bounded(), Some(start));
+        // No character is cut in two.
+        let path = format!("{}é", "x".repeat(MAX_TARGET_BYTES - 1));
+        let path = Purge::Prefix { host: None, path }.bounded();
+        let cut = "x".repeat(MAX_TARGET_BYTES - 1);
+        assert_eq!(path, Some(Purge::Prefix { host: None, path: cut }));
+        let header = format!("/{}", "x".repeat(70_000));
+        let fields = [(&b"X-LiteSpeed-Purge"[..], header.as_bytes())];
+        let asked = litespeed(fields.into_iter(), &KeyParts::default(), "A.example");
+        let start = Purge::Prefix { host: Some(host()), path: most };
+        assert_eq!(asked, [(start, PurgeMode::Hard)]);
+    }
+
+    #[test]
+    fn of_a_header_too_many_purges_are_one_and_too_long_tags_none() {
+        let of = |value: String| {
+            let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
+            litespeed(fields.into_iter(), &KeyParts::default(), "a.example")
+        };
+        let tags = |count: usize| vec!["tag=t"; count].join(",");
+        assert_eq!(of(tags(MAX_OF_HEADER)).len(), MAX_OF_HEADER);
+        assert_eq!(of(tags(MAX_OF_HEADER + 1)), [(Purge::All, PurgeMode::Hard)]);
+        let soft = of(format!("stale,{}", tags(MAX_OF_HEADER + 1)));
+        assert_eq!(soft, [(Purge::All, PurgeMode::Soft)]);
+        let mixed = of(format!("/x,stale,{}", tags(MAX_OF_HEADER)));
+        assert_eq!(mixed, [(Purge::All, PurgeMode::Hard)]);
+        let tag = |more: usize| format!("tag={}", "x".repeat(MAX_TAG_BYTES + more));
+        assert_eq!((of(tag(0)).len(), of(tag(1)).len()), (1, 0));
+        assert_eq!(of(vec![tag(70_000); 2 * MAX_OF_HEADER].join(",")), []);
+    }
+
+    #[test]
+    fn no_page_has_a_host_that_no_key_holds() {
+        let host = |more: usize| "h".repeat(MAX_KEY_BYTES + more);
+        let of = |host: String| {
+            let url = Purge::Url { host: host.clone(), target: "/".to_owned() };
+            let prefix = Purge::Prefix { host: Some(host.clone()), path: "/".to_owned() };
+            [url, prefix, Purge::Host(host)].into_iter().filter_map(Purge::bounded).count()
+        };
+        assert_eq!((of(host(0)), of(host(1))), (3, 0));
+        assert_eq!(Purge::All.bounded(), Some(Purge::All));
+    }
 
     #[test]
     fn litespeeds_purges_are_read() {

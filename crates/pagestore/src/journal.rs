@@ -26,8 +26,10 @@ const NAME: &str = "purges";
 const MAGIC: &[u8; 8] = b"mtrdprg\x01";
 /// Longest record in bytes: the longest URL, its host and its site.
 const MAX_ENTRY_BYTES: usize = 64 * 1024;
-/// Largest file that is read; a larger one is not our journal.
-const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Bytes of a file that is not read: it is not our journal, or lacks what is behind them.
+const MAX_FILE_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 30 };
+/// A smaller journal is not compacted because of its size, in bytes.
+const COMPACTED_FROM_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// Bytes before a record's kind.
 const PREFIX_BYTES: usize = 12;
@@ -48,6 +50,10 @@ pub struct Journal {
     pub era: u64,
     /// A purge is missing in it: it must be rewritten or removed.
     pub lacks_some: bool,
+    /// Bytes of the file.
+    bytes: u64,
+    /// Bytes from which on it is compacted.
+    compacted_from: u64,
 }
 
 /// The state of the journal when it was opened.
@@ -78,7 +84,12 @@ pub fn last_number(dir: &Path) -> io::Result<u64> {
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match open_file(path) {
-        Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
+        Ok(file) => {
+            file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 >= MAX_FILE_BYTES {
+                bytes = vec![0];
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         // A link or a FIFO: an invalid journal.
         Err(error) if is_no_file(&error) => bytes.push(0),
@@ -111,13 +122,18 @@ impl Journal {
             sync(&File::open(dir)?)?;
         }
         let boot = boot.to_owned();
-        Ok((Journal { file, path, boot, era, lacks_some: false }, opened))
+        let (bytes, compacted_from) = (0, 0);
+        let mut journal =
+            Journal { file, path, boot, era, lacks_some: false, bytes, compacted_from };
+        journal.is_compacted();
+        Ok((journal, opened))
     }
 
     /// Appends a purge.
     ///
     /// # Errors
-    /// When it cannot be written; then it may be lost after a restart.
+    /// When it cannot be written; then it may be lost after a restart. `InvalidInput` for one that
+    /// does not fit ([`fits`]), `FileTooLarge` if the journal could not be read with it.
     pub fn add(
         &mut self,
         site: &str,
@@ -125,7 +141,32 @@ impl Journal {
         how: PurgeMode,
         number: u64,
     ) -> io::Result<()> {
-        self.file.write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
+        if !fits(site, purge) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let entry = entry(PURGE, &purge_bytes(site, purge, how, number));
+        let bytes = self.bytes + entry.len() as u64;
+        if bytes >= MAX_FILE_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes = bytes;
+        self.file.write_all(&entry)
+    }
+
+    /// Whether it has doubled since it was compacted, and is worth it.
+    pub fn is_grown(&self) -> bool {
+        self.bytes >= self.compacted_from
+    }
+
+    /// Has it compacted when it has doubled from its present size, and no earlier.
+    pub fn compact_later(&mut self) {
+        let doubled = COMPACTED_FROM_BYTES.max(2 * self.bytes);
+        self.compacted_from = doubled.min(MAX_FILE_BYTES / 8 * 7);
+    }
+
+    fn is_compacted(&mut self) {
+        self.bytes = self.file.metadata().map_or(0, |meta| meta.len());
+        self.compact_later();
     }
 
     /// Makes later writes fail: the file is reopened read-only.
@@ -154,6 +195,7 @@ impl Journal {
     pub fn compact(&mut self, purges: &Purges) -> io::Result<()> {
         self.file = rewrite(&self.path, &self.boot, self.era, purges)?;
         self.lacks_some = false;
+        self.is_compacted();
         Ok(())
     }
 
@@ -189,9 +231,9 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     });
     let mut file = create(&beside)?;
     file.write_all(&bytes)?;
-    std::fs::rename(&beside, path)?;
-    // Later writes go to this file, whatever file has its name then.
+    // Later writes go to this file, whatever file has its name then. Once it has, nothing fails.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    std::fs::rename(&beside, path)?;
     Ok(file)
 }
 
@@ -275,6 +317,11 @@ fn take_entry<'a>(rest: &mut &'a [u8]) -> Record<'a> {
         }
         _ => Record::Damaged,
     }
+}
+
+/// Whether a purge fits into a record: a longer one would be taken for damage.
+pub fn fits(site: &str, purge: &Purge) -> bool {
+    purge_bytes(site, purge, PurgeMode::Hard, 0).len() < MAX_ENTRY_BYTES
 }
 
 fn purge_bytes(site: &str, purge: &Purge, how: PurgeMode, number: u64) -> Vec<u8> {
@@ -423,6 +470,42 @@ mod tests {
             let (_, _, opened) = open(dir.path(), "one");
             assert_eq!(opened, JournalState::Distrusted, "{at}");
         }
+    }
+
+    #[test]
+    fn the_longest_purge_that_is_recorded_is_read_and_a_longer_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        let tag = |length: usize| Purge::Tag("t".repeat(length));
+        let most = (0..=MAX_ENTRY_BYTES).rev().find(|length| fits("site", &tag(*length)));
+        let most = most.unwrap();
+        assert!(most > MAX_ENTRY_BYTES - 64);
+        let last = purge(&purges, &mut journal, &tag(most));
+        let refused = journal.add("site", &tag(most + 1), PurgeMode::Hard, last + 1);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let (again, _, opened) = open(dir.path(), "one");
+        assert_eq!((opened, again.last()), (JournalState::Continued, last));
+    }
+
+    #[test]
+    fn a_journal_that_is_too_large_to_be_read_is_not_continued_and_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        let tag = Purge::Tag("t".repeat(1000));
+        let mut add = || {
+            let number = purges.add("site", &tag, PurgeMode::Hard);
+            journal.add("site", &tag, PurgeMode::Hard, number)
+        };
+        let refused = std::iter::repeat_with(&mut add).find_map(Result::err).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        let (_, journal, opened) = open(dir.path(), "one");
+        assert_eq!(opened, JournalState::Continued);
+        let bytes = vec![0; MAX_FILE_BYTES as usize];
+        let mut file = std::fs::OpenOptions::new().append(true).open(&journal.path).unwrap();
+        file.write_all(&bytes).unwrap();
+        // What is before that is whole.
+        let (_, _, opened) = open(dir.path(), "one");
+        assert_eq!(opened, JournalState::Distrusted);
     }
 
     #[test]

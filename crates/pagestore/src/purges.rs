@@ -20,6 +20,11 @@ pub const MAX_PURGES: usize = 128 * 1024;
 /// Most bytes of the names in them (hosts, URLs, tags), which clients with POST can influence.
 /// Beyond it, the same.
 pub const MAX_PURGED_BYTES: usize = 64 << 20;
+/// Most bytes of the purges of all sites, with [`ENTRY_BYTES`] for each. Beyond it, the whole site
+/// with the most is purged. So the journal, which has them twice at most, stays readable.
+pub const MAX_TABLE_BYTES: usize = 128 << 20;
+/// Bytes of a recorded purge without its names, about.
+const ENTRY_BYTES: usize = 128;
 
 /// The effect of the purges on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +82,8 @@ pub struct Purges {
 #[derive(Debug, Default)]
 struct Table {
     sites: HashMap<String, SitePurges>,
+    /// The sizes of all sites together.
+    size: usize,
 }
 
 impl Purges {
@@ -180,6 +187,7 @@ impl Purges {
             site.forget_until(number);
         }
         table.sites.retain(|_, site| !site.known.is_empty());
+        table.size = table.sites.values().map(SitePurges::size).sum();
     }
 
     /// As [`Purges::forget_until`], for the journal.
@@ -191,12 +199,20 @@ impl Purges {
 
 impl Table {
     fn note(&mut self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
+        if self.size >= MAX_TABLE_BYTES
+            && let Some(largest) = self.sites.values_mut().max_by_key(|site| site.size())
+        {
+            self.size -= largest.size();
+            largest.become_one();
+            self.size += largest.size();
+        }
         let of_site = self.sites.entry(site.to_owned()).or_default();
+        let before = of_site.size();
         if of_site.known.len() >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
-            *of_site = SitePurges::default();
-            of_site.numbers(&Purge::All).note(PurgeMode::Hard, number);
+            of_site.become_one();
         }
         of_site.numbers(purge).note(how, number);
+        self.size = self.size - before + of_site.size();
     }
 
     fn last_about(&self, object: &Object) -> PurgeNumbers {
@@ -235,6 +251,18 @@ impl SitePurges {
             }
             PurgeNumbers::default()
         })
+    }
+
+    /// Bytes of all, about.
+    fn size(&self) -> usize {
+        self.bytes + self.known.len() * ENTRY_BYTES
+    }
+
+    /// Replaces all of them by one of the whole site, as new as the last.
+    fn become_one(&mut self) {
+        let last = self.known.values().map(|last| last.hard.max(last.soft)).max().unwrap_or(0);
+        *self = SitePurges::default();
+        self.numbers(&Purge::All).note(PurgeMode::Hard, last);
     }
 
     /// The last purges of a prefix of a host's target.
@@ -367,6 +395,29 @@ mod tests {
             assert_eq!(purges.len(), 2);
             assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
         }
+    }
+
+    #[test]
+    fn with_more_of_all_sites_than_is_remembered_the_site_with_the_most_is_gone() {
+        let long = "x".repeat(1 << 20);
+        let purges = Purges::default();
+        let add = |site: &str, numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                let tag = Purge::Tag(format!("{number}{long}"));
+                purges.add(site, &tag, PurgeMode::Hard);
+            }
+        };
+        add("site", 0..50);
+        let last = purges.last();
+        add("other", 0..49);
+        add("third", 0..29);
+        assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Valid);
+        add("fourth", 0..1);
+        assert_eq!(fate(&purges, "/never-purged", &[], last - 1), PurgeState::Removed);
+        assert_eq!(fate(&purges, "/never-purged", &[], last), PurgeState::Valid);
+        assert_eq!(purges.len(), 1 + 49 + 29 + 1);
+        add("fourth", 1..50);
+        assert_eq!(purges.len(), 1 + 49 + 29 + 50, "what is forgotten does not count");
     }
 
     #[test]

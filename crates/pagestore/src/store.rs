@@ -484,12 +484,13 @@ impl Store {
     }
 
     /// Purges pages of a site. When it returns, no new request gets one of them, and none that is
-    /// being generated will be stored.
+    /// being generated will be stored. One that the journal has no room for is one of all pages.
     ///
     /// # Errors
     /// When the journal cannot be written: the purge applies all the same, and after a restart the
     /// old files are not used.
     pub fn purge(&self, site: &str, purge: &Purge, how: PurgeMode) -> io::Result<()> {
+        let purge = if journal::fits(site, purge) { purge } else { &Purge::All };
         let mut folder = self.folder();
         let number = self.purges.add(site, purge, how);
         let Some(Folder { journal, .. }) = &mut *folder else {
@@ -501,6 +502,9 @@ impl Store {
         } else if journal.lacks_some {
             // The journal is writable again: record what it lacks before callers rely on it.
             journal.compact(&self.purges)?;
+        } else if journal.is_grown() && journal.compact(&self.purges).is_err() {
+            // The larger one is as good.
+            journal.compact_later();
         }
         written
     }

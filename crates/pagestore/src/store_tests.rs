@@ -164,6 +164,44 @@ fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
 }
 
 #[test]
+fn a_purge_that_the_journal_has_no_room_for_is_one_of_all_pages_and_does_not_spoil_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    store.purge("other", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    assert_eq!(load(&store, "/a").unwrap(), "a");
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, JournalState::Continued);
+    assert_eq!(load(&store, "/a").unwrap(), "a");
+    store.purge("site", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    assert_eq!(load(&store, "/a"), None);
+}
+
+#[test]
+fn the_journal_of_purges_that_are_repeated_without_end_does_not_grow_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    keep(&store, "/b", &["u"], b"b").unwrap();
+    let journal = dir.path().join("purges");
+    let size = || std::fs::metadata(&journal).unwrap().len();
+    let mut largest = 0;
+    for number in 0..2000 {
+        let long = format!("{}{}", "x".repeat(200), number % 10);
+        store.purge("site", &tag(&long), PurgeMode::Hard).unwrap();
+        largest = largest.max(size());
+    }
+    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+    // Without compaction it has 490 KB.
+    assert!((50_000..80_000).contains(&largest), "{largest}");
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, JournalState::Continued);
+    assert_eq!((load(&store, "/a"), load(&store, "/b").unwrap()), (None, "b".into()));
+}
+
+#[test]
 fn what_is_no_journal_is_neither_followed_nor_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);

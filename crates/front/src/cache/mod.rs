@@ -7,7 +7,9 @@ pub(crate) mod cookies;
 pub(crate) mod disk_pace;
 pub(crate) mod key_host;
 pub(crate) mod lease;
+pub(crate) mod pool_budgets;
 pub(crate) mod purge;
+pub(crate) mod script_purges;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Purges: by the PURGE method, by a command through the supervisor, and by other fronts. Purges of
-//! this front are sent to the other fronts.
+//! Purges: by the PURGE method, by a command through the supervisor, and by other fronts; those of
+//! scripts are in `script_purges`. Purges of this front are sent to the other fronts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::FromFront;
-use maitred_control::purge::{DroppedPages, Fate, PurgeOrder, PurgeRequest, Target};
+use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest, Target};
 use maitred_pagecache::invalidate;
 use maitred_pagecache::purge::Purge;
 use maitred_pagecache::settings::KeyParts;
@@ -18,7 +18,6 @@ use tokio::sync::oneshot;
 use crate::cache::Cache;
 use crate::cache::key_host::key_host;
 use crate::http::hosts::Hosts;
-use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// Longest time that a response waits for other fronts to drop the pages that it invalidates.
@@ -27,7 +26,8 @@ const OTHERS_ANSWER: Duration = Duration::from_secs(5);
 /// Most purges that a reply lists.
 const MAX_TOLD: usize = 20;
 
-/// Bytes of names that one message to other fronts has at most, about; a message may have 64 KiB.
+/// Bytes of JSON that purges in one message to other fronts have at most, unless it is a single
+/// one; a message may have 64 KiB.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
 /// The sites with a cache, for purges by URL, host or tag.
@@ -124,9 +124,10 @@ impl PurgeableSites {
     ) -> Result<Vec<DroppedPages>, String> {
         let mut dropped = Vec::new();
         for target in &asked.targets {
-            let mut add = |site: &KnownSite, purge| {
+            let mut add = |site: &KnownSite, purge: Purge| {
                 let (site, how) = (site.name.clone(), asked.how);
-                dropped.push(DroppedPages { site, purge, how });
+                let purge = purge.bounded();
+                dropped.extend(purge.map(|purge| DroppedPages { site, purge, how }));
             };
             match target {
                 Target::Everything => meant.iter().for_each(|site| add(site, Purge::All)),
@@ -309,7 +310,8 @@ impl OtherFronts {
 fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
-        let length = one.site.len() + words(one).len() + 128;
+        // With the comma.
+        let length = serde_json::to_vec(one).map_or(MESSAGE_BYTES, |json| json.len() + 1);
         if bytes + length > MESSAGE_BYTES && at > start {
             pieces.push(&dropped[start..at]);
             (start, bytes) = (at, 0);
@@ -389,39 +391,6 @@ impl Cache {
                 "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
                  {error}; no page there is used after a restart"
             );
-        }
-    }
-
-    /// Carries out the purges of scripts while the front serves. The script waits until all fronts
-    /// have dropped the pages.
-    pub async fn hear(self: Arc<Cache>, wishes: WorkerCalls) {
-        loop {
-            let wish = wishes.next().await;
-            let (fate, elsewhere) = self.fulfil(&wish);
-            match elsewhere {
-                None => wish.reply(fate as u32),
-                Some(elsewhere) => {
-                    tokio::spawn(async move {
-                        let fate = match elsewhere.done().await {
-                            Some(_) => Fate::Unconfirmed,
-                            None => fate,
-                        };
-                        wish.reply(fate as u32);
-                    });
-                }
-            }
-        }
-    }
-
-    fn fulfil(&self, wish: &WorkerCall) -> (Fate, Option<PurgeAcks>) {
-        let Ok(asked) = serde_json::from_slice::<PurgeRequest>(&wish.bytes) else {
-            // Only a worker that was tampered with sends anything else.
-            return (Fate::Unheard, None);
-        };
-        match self.known.load().resolve_for_pool(&wish.pool, &asked) {
-            Ok(Some(dropped)) => (Fate::Dropped, self.purge(&dropped)),
-            Ok(None) => (Fate::NoCache, None),
-            Err(_) => (Fate::NotIts, None),
         }
     }
 
@@ -593,5 +562,10 @@ mod tests {
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 100);
         let largest = pieces.iter().map(|piece| piece.len()).max().unwrap();
         assert!(pieces.len() > 5 && largest < 20, "{largest}");
+        let doubled = DroppedPages { purge: Purge::Tag("\u{1}".repeat(250)), ..many[0].clone() };
+        let doubled = vec![doubled; 100];
+        let lengths =
+            messages(&doubled).into_iter().map(|piece| serde_json::to_vec(piece).unwrap());
+        assert!(lengths.map(|json| json.len()).max().unwrap() <= MESSAGE_BYTES + 2);
     }
 }

@@ -54,7 +54,8 @@ async fn drop_pages(context: &RequestContext<'_>, of: &SiteCache, cache: &Cache)
         }
     };
     let named = |purge| DroppedPages { site: of.site.clone(), purge, how };
-    let dropped: Vec<DroppedPages> = purges.into_iter().map(named).collect();
+    let purges = purges.into_iter().filter_map(Purge::bounded);
+    let dropped: Vec<DroppedPages> = purges.map(named).collect();
     let complaint = match cache.purge(&dropped) {
         Some(elsewhere) => elsewhere.done().await,
         None => None,

@@ -1,0 +1,164 @@
+//! How many purges the scripts of a pool may request. Each is a record in the journal, which is that
+//! of all sites, so purges beyond a pool's budget are carried out as one of all pages of its sites,
+//! for which those who request them wait. The supervisor limits what is passed on to other nodes in
+//! the same way (`site_budgets.rs`). Pure.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Purges of a pool that are carried out one by one in a second, in the long run.
+pub const PURGES_PER_SECOND: u32 = 50;
+
+/// Time in which a pool earns one.
+const COST: Duration = Duration::from_millis(1000 / PURGES_PER_SECOND as u64);
+
+/// A pool that has purged nothing for long has this many at once.
+pub const BURST: u32 = 2048;
+
+/// Bytes of names that one purge is worth. One with more counts as several.
+const BYTES_PER_PURGE: usize = 1024;
+
+/// How long purges beyond the budget are collected before they are carried out as one.
+pub const MERGED_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is logged of a pool that it is beyond its budget.
+const LOG_EVERY: Duration = Duration::from_secs(600);
+
+/// Pools from which on those with a full budget are forgotten: reloads may have removed them.
+const FORGET_FROM: usize = 1024;
+
+/// The cost of a purge with names of this many bytes, in purges.
+pub fn cost_of(bytes: usize) -> u32 {
+    u32::try_from(1 + bytes / BYTES_PER_PURGE).unwrap_or(u32::MAX)
+}
+
+/// When a request is carried out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Passage<W> {
+    /// At once.
+    Now(W),
+    /// As part of a later purge.
+    Merged {
+        /// That is to be logged.
+        is_news: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Budget<W> {
+    /// When all of it is earned again, if no more is spent.
+    full_at: Instant,
+    merged: Option<Merged<W>>,
+    logged: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Merged<W> {
+    due: Instant,
+    waiting: Vec<W>,
+}
+
+/// The budgets of all pools, and the requests that wait (`W`), which their senders limit.
+#[derive(Debug)]
+pub struct PoolBudgets<W>(HashMap<String, Budget<W>>);
+
+impl<W> Default for PoolBudgets<W> {
+    fn default() -> PoolBudgets<W> {
+        PoolBudgets(HashMap::new())
+    }
+}
+
+impl<W> PoolBudgets<W> {
+    /// Spends what a request of a pool costs, in purges, or has it wait if that is too much.
+    pub fn pass(&mut self, pool: &str, cost: u32, request: W, now: Instant) -> Passage<W> {
+        if self.0.len() >= FORGET_FROM && !self.0.contains_key(pool) {
+            self.0.retain(|_, one| one.full_at > now || one.merged.is_some());
+        }
+        let new = || Budget { full_at: now, merged: None, logged: None };
+        let one = self.0.entry(pool.to_owned()).or_insert_with(new);
+        if let Some(merged) = &mut one.merged {
+            merged.waiting.push(request);
+            return Passage::Merged { is_news: false };
+        }
+        let full_at = one.full_at.max(now) + COST.saturating_mul(cost);
+        if full_at <= now + COST * BURST {
+            one.full_at = full_at;
+            return Passage::Now(request);
+        }
+        one.merged = Some(Merged { due: now + MERGED_EVERY, waiting: vec![request] });
+        let is_news = one.logged.is_none_or(|logged| logged + LOG_EVERY <= now);
+        if is_news {
+            one.logged = Some(now);
+        }
+        Passage::Merged { is_news }
+    }
+
+    /// Takes the pools of which all pages are to be purged now, with the requests that wait for it.
+    pub fn take_due(&mut self, now: Instant) -> Vec<(String, Vec<W>)> {
+        let mut due = Vec::new();
+        for (pool, one) in &mut self.0 {
+            if let Some(merged) = one.merged.take_if(|merged| merged.due <= now) {
+                due.push((pool.clone(), merged.waiting));
+            }
+        }
+        due
+    }
+
+    /// When the next one is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.values().filter_map(|one| Some(one.merged.as_ref()?.due)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_now(passage: &Passage<u32>) -> bool {
+        matches!(passage, Passage::Now(_))
+    }
+
+    #[test]
+    fn purges_beyond_the_budget_of_a_pool_wait_for_one_of_all_its_pages() {
+        let now = Instant::now();
+        let mut budgets = PoolBudgets::default();
+        for number in 0..BURST {
+            assert_eq!(budgets.pass("a", 1, number, now), Passage::Now(number));
+        }
+        assert_eq!(budgets.deadline(), None);
+        assert_eq!(budgets.pass("a", 1, 7, now), Passage::Merged { is_news: true });
+        assert_eq!(budgets.pass("a", 1, 8, now), Passage::Merged { is_news: false });
+        assert_eq!(budgets.pass("b", 1, 9, now), Passage::Now(9), "another pool has its own");
+        let due = now + MERGED_EVERY;
+        assert_eq!(budgets.deadline(), Some(due));
+        assert!(budgets.take_due(due - Duration::from_millis(1)).is_empty());
+        assert_eq!(budgets.take_due(due), [("a".to_owned(), vec![7, 8])]);
+        assert!(budgets.take_due(due).is_empty());
+        let passed = (0..1000).filter(|one| is_now(&budgets.pass("a", 1, *one, due))).count();
+        assert_eq!(passed, PURGES_PER_SECOND as usize);
+        let later = now + LOG_EVERY;
+        budgets.take_due(later);
+        assert_eq!(budgets.pass("a", BURST + 1, 0, later), Passage::Merged { is_news: true });
+    }
+
+    #[test]
+    fn long_names_and_many_count_as_several_purges() {
+        assert_eq!((cost_of(0), cost_of(1023), cost_of(1024), cost_of(16 << 10)), (1, 1, 2, 17));
+        let now = Instant::now();
+        let mut budgets = PoolBudgets::default();
+        let cost = cost_of(16 << 10);
+        let passed = (0..1000).filter(|one| is_now(&budgets.pass("a", cost, *one, now))).count();
+        assert_eq!(passed, (BURST / cost) as usize);
+    }
+
+    #[test]
+    fn pools_that_are_gone_are_forgotten() {
+        let now = Instant::now();
+        let mut budgets = PoolBudgets::default();
+        for number in 0..10 * FORGET_FROM {
+            let now = now + COST * u32::try_from(2 * number).unwrap();
+            assert!(is_now(&budgets.pass(&number.to_string(), 1, 0, now)));
+        }
+        assert!(budgets.0.len() <= FORGET_FROM);
+    }
+}
