@@ -15,7 +15,7 @@ fn command(program: &str, arguments: &[&str], target: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(project_root()).env("CARGO_TARGET_DIR", target);
     command.env("BUILT", maitred_program().with_file_name(""));
-    // Programs as built for tests are large: xz takes a minute of a processor for them (dpkg-deb(1)).
+    // Programs as built for tests are large: xz would take a minute for them (dpkg-deb(1)).
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     command
 }
