@@ -100,6 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_in_keys_is_short_and_of_few_characters() {
+        let is_plain = |text: &str| plain(text, ":").is_some();
+        assert!(is_plain("node-1_a.b:c") && is_plain(&"n".repeat(MAX_NAME_BYTES)));
+        assert!(!is_plain(&"n".repeat(MAX_NAME_BYTES + 1)));
+        assert!(["", "a b", "a/b", "a\n"].iter().all(|text| !is_plain(text)));
+    }
+
+    #[test]
     fn urls_of_redis_are_read_and_those_with_a_password_refused() {
         let tcp =
             |host: &str, port, has_tls| RedisServer::Tcp { host: host.to_owned(), port, has_tls };
