@@ -21,7 +21,9 @@ use crate::object::{Entry, FIRST_BYTES, file_bytes, head_bytes};
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Age after which an unfinished temporary file is removed, in milliseconds: its writer has died.
 const ABANDONED_MILLIS: Millis = 3_600_000;
-/// Pause after a failed write, in milliseconds.
+/// Most files that an eviction tries to remove in vain, before writing pauses.
+const MAX_FAILED_REMOVALS: u32 = 16;
+/// Pause after a failed write or eviction, in milliseconds.
 const PAUSE_MILLIS: Millis = 10_000;
 /// The directory of temporary files.
 const BEGUN: &str = "begun";
@@ -150,17 +152,20 @@ impl Disk {
             self.failed.fetch_add(1, Ordering::Relaxed);
             // A directory in place of one page's file does not affect the others.
             if error.kind() != io::ErrorKind::IsADirectory {
-                let until = now.saturating_add(PAUSE_MILLIS);
-                self.paused_until.store(until, Ordering::Relaxed);
+                self.pause(now);
             }
             return Err(error);
         }
         self.index().note(digest, size, now);
-        self.make_room(&digest);
+        self.make_room(Some(&digest), now);
         Ok(())
     }
 
-    /// Whether a write has failed recently. A clock that was set back must not extend the pause.
+    fn pause(&self, now: Millis) {
+        self.paused_until.store(now.saturating_add(PAUSE_MILLIS), Ordering::Relaxed);
+    }
+
+    /// Whether a write or an eviction has failed recently. A clock that was set back must not extend the pause.
     fn is_paused(&self, now: Millis) -> bool {
         let until = self.paused_until.load(Ordering::Relaxed);
         now < until && until - now <= PAUSE_MILLIS
@@ -192,26 +197,29 @@ impl Disk {
         written
     }
 
-    /// Evicts unused files until the size limit is met.
-    fn make_room(&self, but: &Digest) {
-        loop {
+    /// Evicts unused files until the size limit is met. Where files cannot be removed, writing
+    /// pauses: each further file would be beyond the limit.
+    fn make_room(&self, but: Option<&Digest>, now: Millis) {
+        let mut failures = 0;
+        while failures < MAX_FAILED_REMOVALS {
             let victim = {
                 let mut index = self.index();
                 if index.bytes() <= self.limits.max_size {
                     return;
                 }
-                index.victim()
+                index.victim(but)
             };
-            match victim {
-                Some(victim) if victim == *but && self.index().len() == 1 => return,
-                Some(victim) if victim == *but => {}
-                Some(victim) => {
-                    self.evicted.fetch_add(1, Ordering::Relaxed);
-                    self.remove_file(&victim);
-                }
-                None => return,
+            let Some(victim) = victim else { return };
+            if self.try_remove(&victim).is_ok() {
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+            } else {
+                failures += 1;
+                // It still takes space: others are tried first.
+                self.index().touch(&victim, now);
             }
         }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.pause(now);
     }
 
     /// Removes the file of a key.
@@ -226,7 +234,7 @@ impl Disk {
 
     fn try_remove(&self, digest: &Digest) -> io::Result<()> {
         match fs::remove_file(self.path(digest)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Err(error) if !is_gone(error.kind()) => Err(error),
             _ => {
                 self.index().forget(digest);
                 Ok(())
@@ -260,7 +268,7 @@ impl Disk {
                 Err(error) => sweep.fail(dir, &error),
             }
         }
-        self.make_room(&[0; 16]);
+        self.make_room(None, now);
         sweep.failed.map_or(Ok(sweep.result), Err)
     }
 
@@ -344,7 +352,7 @@ impl Disk {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Failed writes.
+    /// Failed writes and evictions.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -382,6 +390,12 @@ impl Sweep<'_> {
 /// An error that names its path.
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Whether there is no file to remove: nothing has its name, or a directory that is not ours.
+fn is_gone(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    matches!(kind, NotFound | IsADirectory | NotADirectory)
 }
 
 fn is_useless(kind: io::ErrorKind) -> bool {

@@ -167,6 +167,39 @@ fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
 }
 
 #[test]
+fn where_no_file_can_be_removed_writing_pauses_and_all_of_them_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let max_size = 100_000;
+    let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+    let (ends, end) = std::sync::mpsc::channel();
+    let path = dir.path().to_owned();
+    // A thread that would never end fails the test all the same.
+    std::thread::spawn(move || {
+        without_capabilities(|| {
+            let disk = open(&path, 1 << 20);
+            names.iter().for_each(|name| put(&disk, name, &[0; 5000]));
+            let folders: Vec<PathBuf> =
+                names.iter().map(|name| disk.path(&digest(&key(name)))).collect();
+            let set_modes = |mode| {
+                folders.iter().for_each(|file| set_mode(file.parent().unwrap(), mode));
+            };
+            set_modes(0o500);
+            let again = open(&path, max_size);
+            let start = now();
+            let swept = again.sweep(start, None);
+            let (size, is_paused) = (again.size(), again.is_paused(start));
+            set_modes(0o700);
+            again.sweep(start + 1, None).unwrap();
+            ends.send((swept.unwrap().kept, size, is_paused, again.size())).unwrap();
+        });
+    });
+    let (kept, size, is_paused, later_size) =
+        end.recv_timeout(std::time::Duration::from_secs(60)).expect("the sweep ends");
+    assert_eq!((kept, size.1, is_paused), (30, 30, true));
+    assert!(size.0 > max_size && later_size.0 <= max_size, "{size:?} {later_size:?}");
+}
+
+#[test]
 fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
@@ -197,6 +230,7 @@ fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     assert_eq!(body(&disk, "a"), None);
     let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
     assert!(disk.write(&key("a"), &entry, now()).is_err());
+    assert_eq!(disk.size(), (0, 0));
     assert!(disk.sweep(now(), None).is_ok());
     put(&disk, "b", b"others are kept all the same");
 }

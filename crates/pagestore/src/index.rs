@@ -79,9 +79,9 @@ impl Index {
         self.known.is_empty()
     }
 
-    /// A file that has not been used for long (approximate LRU: an exact order would have to change
-    /// on every use).
-    pub fn victim(&mut self) -> Option<Digest> {
+    /// A file other than `but` that has not been used for long (approximate LRU: an exact order
+    /// would have to change on every use).
+    pub fn victim(&mut self, but: Option<&Digest>) -> Option<Digest> {
         let count = self.known.len();
         let mut oldest: Option<FileEntry> = None;
         for _ in 0..SAMPLE.min(count) {
@@ -91,12 +91,15 @@ impl Index {
             self.seed ^= self.seed >> 7;
             self.seed ^= self.seed << 17;
             let at = usize::try_from(self.seed % count as u64).unwrap_or(0);
-            let known = self.known[at];
+            let mut known = self.known[at];
+            if Some(&known.digest) == but {
+                known = self.known[(at + 1) % count];
+            }
             if oldest.is_none_or(|oldest| known.used < oldest.used) {
                 oldest = Some(known);
             }
         }
-        oldest.map(|known| known.digest)
+        oldest.map(|known| known.digest).filter(|digest| Some(digest) != but)
     }
 }
 
@@ -134,12 +137,17 @@ mod tests {
         }
         let mut used = 0;
         for _ in 0..300 {
-            let victim = index.victim().unwrap();
+            let victim = index.victim(None).unwrap();
             used += index.used(&victim).unwrap();
             index.forget(&victim);
         }
         assert!(used / 300 < 300, "{}", used / 300);
         let mut none = Index::default();
-        assert_eq!(none.victim(), None);
+        assert_eq!(none.victim(None), None);
+        none.note(digest(0), 1, 0);
+        assert_eq!(none.victim(Some(&digest(0))), None);
+        none.note(digest(1), 1, 1);
+        let mut victims = (0..100).map(|_| none.victim(Some(&digest(0))));
+        assert!(victims.all(|victim| victim == Some(digest(1))));
     }
 }

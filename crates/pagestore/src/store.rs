@@ -95,7 +95,7 @@ pub struct StoreStats {
     pub evicted: (u64, u64),
     /// Damaged files.
     pub damaged: u64,
-    /// Failed writes to the disk.
+    /// Failed writes to the disk, and evictions.
     pub failed: u64,
     /// Purges in the table.
     pub purges: usize,

@@ -96,7 +96,7 @@ pub const CACHE: &[MetricFamily<PageCache>] = &[
     ),
     MetricFamily::counter(
         "maitred_cache_write_errors_total",
-        "Pages that could not be written to the disk.",
+        "Pages that could not be written to the disk or evicted from it.",
         |cache, out| out.value(cache.write_errors),
     ),
 ];

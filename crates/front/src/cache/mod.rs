@@ -159,8 +159,11 @@ impl Cache {
             }
             let failed = self.store.stats().failed;
             if failed > told {
-                let pages = failed - told;
-                tracing::warn!("{pages} pages could not be written to cache_dir; is it full?");
+                let times = failed - told;
+                tracing::warn!(
+                    "writing or evicting a page in cache_dir failed {times} times; is it full or \
+                     read-only, or a file in it another user's?"
+                );
                 told = failed;
             }
             tokio::time::sleep(SWEEP).await;
