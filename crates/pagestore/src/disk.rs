@@ -25,6 +25,8 @@ const ABANDONED_MILLIS: Millis = 3_600_000;
 const MAX_FAILED_REMOVALS: u32 = 16;
 /// Pause after a failed write or eviction, in milliseconds.
 const PAUSE_MILLIS: Millis = 10_000;
+/// Bytes by which files grow on the disk: the blocks of nearly all file systems.
+const BLOCK_BYTES: u64 = 4096;
 /// The directory of temporary files.
 const BEGUN: &str = "begun";
 
@@ -33,7 +35,7 @@ const BEGUN: &str = "begun";
 pub struct DiskLimits {
     /// Its directory, for this server alone.
     pub dir: PathBuf,
-    /// Bytes of all files (nginx's `max_size`).
+    /// Bytes of all files (nginx's `max_size`), each rounded up to [`BLOCK_BYTES`].
     pub max_size: u64,
     /// Milliseconds without a request after which a page is removed.
     pub inactive: Millis,
@@ -114,7 +116,7 @@ impl Disk {
         let size = bytes.len() as u64;
         match Entry::read(&bytes, self.era) {
             Ok((found, entry)) if found == *key => {
-                self.index().note(digest, size, now);
+                self.note(digest, size, now);
                 Fetched::Entry(entry)
             }
             // A collision of the file name, which is infeasible.
@@ -143,7 +145,7 @@ impl Disk {
         }
         let (head, body) = entry.write(key, self.era);
         let size = (head.len() + body.len()) as u64;
-        if size > self.limits.max_size {
+        if disk_bytes(size) > self.limits.max_size {
             self.remove_file(&digest);
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -156,9 +158,14 @@ impl Disk {
             }
             return Err(error);
         }
-        self.index().note(digest, size, now);
+        self.note(digest, size, now);
         self.make_room(Some(&digest), now);
         Ok(())
+    }
+
+    /// Records a file with this many bytes of content.
+    fn note(&self, digest: Digest, size: u64, used: Millis) {
+        self.index().note(digest, disk_bytes(size), used);
     }
 
     fn pause(&self, now: Millis) {
@@ -320,7 +327,7 @@ impl Disk {
                 Err(error) => return Err(error),
             }
         }
-        self.index().note(*digest, meta.len(), used);
+        self.note(*digest, meta.len(), used);
         Ok(true)
     }
 
@@ -340,7 +347,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Bytes and number of the known files. Before the first sweep after a start, not all are
+    /// Bytes on the disk and number of the known files. Before the first sweep after a start, not all are
     /// known.
     pub fn size(&self) -> (u64, usize) {
         let index = self.index();
@@ -409,6 +416,11 @@ fn is_page_folder(folder: &fs::DirEntry) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let has_name = name.len() == 2 && name.as_encoded_bytes().iter().all(is_digit);
     has_name && folder.file_type().is_ok_and(|kind| kind.is_dir())
+}
+
+/// Bytes that a file with this many bytes of content takes on the disk.
+fn disk_bytes(size: u64) -> u64 {
+    size.next_multiple_of(BLOCK_BYTES)
 }
 
 /// When a file was last written, in milliseconds since 1970.

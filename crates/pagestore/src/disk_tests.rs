@@ -81,6 +81,23 @@ fn there_is_never_more_than_there_may_be() {
 }
 
 #[test]
+fn a_small_page_counts_with_the_block_that_it_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 40 << 10);
+    for number in 0..100 {
+        put(&disk, &number.to_string(), &[0; 500]);
+    }
+    assert_eq!(disk.size(), (40 << 10, 10));
+    // The same as found after a restart, by a sweep and by a request.
+    let swept = open(dir.path(), 40 << 10);
+    swept.sweep(now(), None).unwrap();
+    assert_eq!(swept.size(), (40 << 10, 10));
+    let again = open(dir.path(), 40 << 10);
+    assert!(body(&again, "99").is_some());
+    assert_eq!(again.size(), (4 << 10, 1));
+}
+
+#[test]
 fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);

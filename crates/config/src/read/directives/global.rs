@@ -473,8 +473,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Value("\"1G\""),
         takes: "a size from 1048576 on such as \"1G\"",
         needs: Needs::Restart,
-        doc: "Most bytes of all files in `cache_dir`. The least recently requested pages are \
-              evicted first.",
+        doc: "Most bytes of all pages in `cache_dir`, each rounded up to 4 KiB, as file systems \
+              store it. The least recently requested pages are evicted first.",
         example: "\"10G\"",
         read: |config, value| store(&mut config.cache_max_size, value.size(1 << 20)),
     },
