@@ -5,7 +5,8 @@
 //! not justify a disk flush in every purge. Instead the file records the boot ID under which it was
 //! written, and whether it was closed cleanly. After another boot without a clean close, or if the
 //! journal is missing or damaged, the cached files cannot be trusted: a new era begins, and files
-//! of another era are not used.
+//! of another era are not used. So that no cleanly closed journal reappears after a crash of the
+//! machine, its successor is synced once.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -70,7 +71,7 @@ pub fn last_number(dir: &Path) -> io::Result<u64> {
     let purges = Purges::default();
     let bytes = read_bytes(&dir.join(NAME))?;
     // A damaged journal is not continued.
-    let _ = read(&bytes, "", &purges);
+    let _ = Former::read(&bytes, "", &purges);
     Ok(purges.last())
 }
 
@@ -95,14 +96,20 @@ impl Journal {
     pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, JournalState)> {
         let path = dir.join(NAME);
         let bytes = read_bytes(&path)?;
-        let era = read(&bytes, boot, purges);
-        let opened = match era {
+        let former = Former::read(&bytes, boot, purges);
+        let opened = match former {
             Some(_) => JournalState::Continued,
             None if bytes.is_empty() => JournalState::New,
             None => JournalState::Distrusted,
         };
-        let era = era.unwrap_or_else(|| RandomState::new().hash_one(boot));
+        let new_era = || RandomState::new().hash_one(boot);
+        let era = former.as_ref().map_or_else(new_era, |former| former.era);
+        let must_last = former.is_some_and(|former| former.is_closed);
         let file = rewrite(&path, boot, era, purges)?;
+        if must_last {
+            sync(&file)?;
+            sync(&File::open(dir)?)?;
+        }
         let boot = boot.to_owned();
         Ok((Journal { file, path, boot, era, lacks_some: false }, opened))
     }
@@ -159,8 +166,15 @@ impl Journal {
             self.compact(purges)?;
         }
         self.file.write_all(&entry(CLOSED, &[]))?;
-        self.file.sync_all()
+        sync(&self.file)
     }
+}
+
+/// Waits until a file or directory is on the disk.
+fn sync(file: &File) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(file.metadata().unwrap().is_dir()));
+    file.sync_all()
 }
 
 fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<File> {
@@ -181,35 +195,45 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     Ok(file)
 }
 
-/// Reads all records, and returns the era; `None` if the journal cannot be trusted.
-fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
-    let mut rest = bytes.strip_prefix(MAGIC)?;
-    let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
-    while !rest.is_empty() {
-        let (kind, content) = match take_entry(&mut rest) {
-            Record::Entry(kind, content) => (kind, content),
-            // The writer was killed before the purge was acknowledged.
-            Record::CutShort => break,
-            Record::Damaged => return None,
-        };
-        is_closed = kind == CLOSED;
-        match kind {
-            BOOT => is_same_boot = content == boot.as_bytes(),
-            CLOSED => {}
-            ERA => era = Some(u64::from_le_bytes(content.try_into().ok()?)),
-            NUMBERS => {
-                let (forgotten, last) = content.split_first_chunk::<8>()?;
-                purges.restore_forgotten(u64::from_le_bytes(*forgotten));
-                purges.restore_last(u64::from_le_bytes(last.try_into().ok()?));
+/// A journal that can be trusted.
+struct Former {
+    era: u64,
+    /// It was closed cleanly: it would be trusted after another boot, too.
+    is_closed: bool,
+}
+
+impl Former {
+    /// Reads all records; `None` if the journal cannot be trusted.
+    fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<Former> {
+        let mut rest = bytes.strip_prefix(MAGIC)?;
+        let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
+        while !rest.is_empty() {
+            let (kind, content) = match take_entry(&mut rest) {
+                Record::Entry(kind, content) => (kind, content),
+                // The writer was killed before the purge was acknowledged.
+                Record::CutShort => break,
+                Record::Damaged => return None,
+            };
+            is_closed = kind == CLOSED;
+            match kind {
+                BOOT => is_same_boot = content == boot.as_bytes(),
+                CLOSED => {}
+                ERA => era = Some(u64::from_le_bytes(content.try_into().ok()?)),
+                NUMBERS => {
+                    let (forgotten, last) = content.split_first_chunk::<8>()?;
+                    purges.restore_forgotten(u64::from_le_bytes(*forgotten));
+                    purges.restore_last(u64::from_le_bytes(last.try_into().ok()?));
+                }
+                PURGE => {
+                    let (site, purge, how, number) = read_purge(content)?;
+                    purges.restore(&site, &purge, how, number);
+                }
+                _ => return None,
             }
-            PURGE => {
-                let (site, purge, how, number) = read_purge(content)?;
-                purges.restore(&site, &purge, how, number);
-            }
-            _ => return None,
         }
+        let era = era.filter(|_| is_same_boot || is_closed)?;
+        Some(Former { era, is_closed })
     }
-    era.filter(|_| is_same_boot || is_closed)
 }
 
 /// Length, checksum of the length, checksum of the rest; then kind and content.
@@ -296,6 +320,13 @@ mod tests {
     use crate::object::tests::page;
     use crate::purges::PurgeState;
 
+    thread_local! {
+        /// What this thread has synced: whether each is a directory.
+        pub(super) static SYNCED: std::cell::RefCell<Vec<bool>> = const {
+            std::cell::RefCell::new(Vec::new())
+        };
+    }
+
     fn open(dir: &Path, boot: &str) -> (Purges, Journal, JournalState) {
         let purges = Purges::default();
         let (journal, opened) = Journal::open(dir, boot, &purges).unwrap();
@@ -354,6 +385,22 @@ mod tests {
         let (_, journal, opened) = open(dir.path(), "three");
         assert_eq!(opened, JournalState::New);
         assert_ne!(journal.era, second);
+    }
+
+    #[test]
+    fn the_successor_of_a_closed_journal_is_synced_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let synced = || SYNCED.take();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        assert_eq!(synced(), [], "there was none");
+        journal.close(&purges).unwrap();
+        assert_eq!(synced(), [false]);
+        // A closed one that comes back after a crash would be trusted without later purges.
+        let (purges, mut journal, opened) = open(dir.path(), "two");
+        assert_eq!((opened, synced()), (JournalState::Continued, vec![false, true]));
+        purge(&purges, &mut journal, &Purge::All);
+        let (_, _, opened) = open(dir.path(), "two");
+        assert_eq!((opened, synced()), (JournalState::Continued, vec![]));
     }
 
     #[test]
