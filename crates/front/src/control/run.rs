@@ -26,8 +26,14 @@ use crate::runtime::{background, sandbox, thread};
 use crate::services::history;
 use crate::services::{FrontSize, Shared, Thread};
 
-/// Descriptors reserved for files, pools and temporary files.
-const RESERVED_DESCRIPTORS: u64 = 512;
+/// Descriptors reserved for pools and temporary files.
+const RESERVED_DESCRIPTORS: u64 = 256;
+/// Descriptors reserved for large files that are sent, where there are few.
+const FEW_OF_FILES: u64 = 256;
+/// Of the descriptors beyond [`FEW_DESCRIPTORS`], large files may have one in this many.
+const PART_OF_FILES: u64 = 16;
+/// Most descriptors of large files, of all threads together.
+const MOST_OF_FILES: u64 = 4096;
 /// Up to this many descriptors, all are for connections; of those beyond, cached pages may have one
 /// in [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
 const FEW_DESCRIPTORS: u64 = 4096;
@@ -40,6 +46,9 @@ const MOST_OF_PAGES: u64 = 4096;
 const BEAT: Duration = Duration::from_millis(500);
 /// Ticks after the last connection has ended: its memory is returned in this time.
 const BEATS_AFTERWARDS: u32 = 50;
+/// Ticks after which a file that was not requested meanwhile is closed, 60 seconds: then the space
+/// of a deleted one is free (as with `inactive` of nginx's `open_file_cache`).
+const BEATS_OF_A_FILE: u32 = 120;
 /// Interval at which a stopping front checks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
@@ -181,9 +190,12 @@ fn prepare(
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let has_cache = config.sites.iter().any(|site| site.cache.is_some());
     let of_pages = if has_cache { descriptors_of_pages(limit) } else { 0 };
-    let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS + of_pages).max(64);
+    let of_files = descriptors_of_files(limit);
+    let others = RESERVED_DESCRIPTORS + of_files + of_pages;
+    let max_connections = limit.saturating_sub(others).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
     let files = usize::try_from(of_pages).unwrap_or(0);
+    let open_files = usize::try_from(of_files / u64::from(threads.max(1))).unwrap_or(0);
     let cache = Cache::open(&config, threads, files, supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
     let worker_calls = WorkerCalls::default();
@@ -195,7 +207,7 @@ fn prepare(
         orders.pool_access_logs,
         supervisor.clone(),
         troubles,
-        FrontSize { threads, max_connections },
+        FrontSize { threads, max_connections, open_files },
         Some(Arc::new(cache)),
     );
     shared.trace(config.traces.as_ref())?;
@@ -219,6 +231,12 @@ fn prepare(
 fn descriptors_of_pages(limit: u64) -> u64 {
     let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_PAGES;
     part.min(MOST_OF_PAGES)
+}
+
+/// Descriptors for large files that are sent, of `limit`.
+fn descriptors_of_files(limit: u64) -> u64 {
+    let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_FILES;
+    (FEW_OF_FILES + part).min(MOST_OF_FILES)
 }
 
 /// Warns at the start of an error that would otherwise show only as a 507 later.
@@ -367,6 +385,7 @@ async fn drained(shared: &Shared) {
 
 /// Runs a timer while the thread has connections, and for a while after.
 async fn beat(serving: Arc<Thread>) {
+    let mut until_files = BEATS_OF_A_FILE;
     loop {
         serving.first_connection.notified().await;
         while serving.has_connections() {
@@ -374,6 +393,7 @@ async fn beat(serving: Arc<Thread>) {
             thread::notify_tick();
             thread_local::rescue_forgotten();
             serving.shared.heap.look();
+            close_idle_files(&serving, &mut until_files);
         }
         for _ in 0..BEATS_AFTERWARDS {
             if serving.has_connections() {
@@ -381,17 +401,38 @@ async fn beat(serving: Arc<Thread>) {
             }
             tokio::time::sleep(BEAT).await;
             serving.shared.heap.look();
+            close_idle_files(&serving, &mut until_files);
         }
+        if !serving.has_connections() {
+            // No beat follows: what is open would stay so until the next connection.
+            serving.sites().close_idle();
+            serving.sites().close_idle();
+        }
+    }
+}
+
+fn close_idle_files(serving: &Thread, beats_left: &mut u32) {
+    *beats_left -= 1;
+    if *beats_left == 0 {
+        *beats_left = BEATS_OF_A_FILE;
+        serving.sites().close_idle();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_DESCRIPTORS, descriptors_of_pages as of};
+    use super::{FEW_DESCRIPTORS, descriptors_of_files, descriptors_of_pages as of};
 
     #[test]
     fn kept_pages_have_descriptors_only_where_there_are_many() {
         assert_eq!((of(0), of(1024), of(FEW_DESCRIPTORS)), (0, 0, 0));
         assert_eq!((of(20_000), of(1 << 20)), (1988, 4096));
+    }
+
+    #[test]
+    fn large_files_have_more_descriptors_where_there_are_many() {
+        let of = descriptors_of_files;
+        assert_eq!((of(0), of(1024), of(FEW_DESCRIPTORS)), (256, 256, 256));
+        assert_eq!((of(20_000), of(1 << 20)), (1250, 4096));
     }
 }

@@ -66,6 +66,8 @@ pub struct FrontSize {
     pub threads: u32,
     /// The most connections of all threads together.
     pub max_connections: usize,
+    /// Descriptors that the large files of one thread may have.
+    pub open_files: usize,
 }
 
 /// A certificate, for the dashboard.
@@ -149,6 +151,8 @@ pub struct Shared {
     admin_connections: AtomicUsize,
     /// Maximum number of connections.
     pub max_connections: usize,
+    /// Descriptors that the large files of one thread may have.
+    open_files: usize,
     /// The idle connections of clients.
     pub idle: IdleConnections,
     /// Idle connections of web servers that are still to be closed.
@@ -182,7 +186,7 @@ impl Shared {
         size: FrontSize,
         cache: Option<Arc<Cache>>,
     ) -> Shared {
-        let FrontSize { threads, max_connections } = size;
+        let FrontSize { threads, max_connections, open_files } = size;
         Shared {
             pools,
             cache,
@@ -213,6 +217,7 @@ impl Shared {
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,
+            open_files,
             idle: IdleConnections::new(threads as usize),
             to_leave: AtomicUsize::new(0),
             room_wanted: Notify::new(),
@@ -235,6 +240,7 @@ impl Shared {
             pool_access_logs: &self.pool_access_logs,
             upstream_logs: &self.upstream_logs,
             troubles: &self.troubles,
+            open_files: self.open_files,
         }
     }
 

@@ -199,6 +199,15 @@ impl Site {
         with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
+    /// Closes the files that are held open and were not requested since the previous call.
+    pub fn close_idle(&self) {
+        let aliases = self.aliases.iter().map(|(_, resolver)| resolver);
+        for resolver in aliases.chain([&self.resolver]) {
+            with(resolver, Resolver::close_idle);
+        }
+        self.sendfile.close_idle();
+    }
+
     /// The directory at a path, if it has no index file.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let Some((resolver, rest)) = self.alias(path) else {

@@ -80,6 +80,8 @@ struct Slot {
     target: Target,
     watches: Vec<FileWatch>,
     used: bool,
+    /// It was used since the last [`PathTable::close_idle`].
+    is_recent: bool,
     /// The moment of the last successful check.
     seen: u64,
 }
@@ -123,6 +125,7 @@ impl PathTable {
         let just_seen = self.moment != 0 && slot.seen == self.moment;
         if just_seen || slot.watches.iter().all(FileWatch::holds) {
             slot.used = true;
+            slot.is_recent = true;
             slot.seen = self.moment;
             return Some(slot.target.clone());
         }
@@ -153,7 +156,23 @@ impl PathTable {
         self.open_files += open_files;
         let key: Arc<[u8]> = key.into();
         self.by_key.insert(Arc::clone(&key), self.slots.len());
-        self.slots.push(Slot { key, target: target.clone(), watches, used: false, seen: 0 });
+        let target = target.clone();
+        self.slots.push(Slot { key, target, watches, used: false, is_recent: true, seen: 0 });
+    }
+
+    /// Closes the files that are held open and were not used since the previous call: a file that
+    /// is deleted takes space until then.
+    pub(crate) fn close_idle(&mut self) {
+        if self.open_files == 0 {
+            return;
+        }
+        // From the end: the last slot takes the place of a removed one.
+        for at in (0..self.slots.len()).rev() {
+            let slot = &mut self.slots[at];
+            if !std::mem::take(&mut slot.is_recent) && slot.target.holds().1 > 0 {
+                self.remove(at);
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {

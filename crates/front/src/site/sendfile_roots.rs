@@ -72,6 +72,13 @@ impl SendfileRoots {
         self.0.is_empty()
     }
 
+    /// As [`Resolver::close_idle`].
+    pub(crate) fn close_idle(&self) {
+        for root in &self.0 {
+            with(&root.resolver, Resolver::close_idle);
+        }
+    }
+
     pub(crate) fn find(&self, named: Named<'_>) -> Result<Arc<StaticFile>, NotSent> {
         if self.is_empty() {
             return Err(not_found(

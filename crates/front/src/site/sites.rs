@@ -38,6 +38,8 @@ pub struct Resources<'a> {
     pub upstream_logs: &'a UpstreamLogs,
     /// The repeated errors of the front.
     pub troubles: &'a Arc<RepeatedErrors>,
+    /// Descriptors that the large files of one thread may have.
+    pub open_files: usize,
 }
 
 /// All sites, in one thread.
@@ -54,6 +56,8 @@ pub struct Sites {
     pub(crate) clients: ClientLimits,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
+    /// The limits of each of their folders.
+    limits: TableLimits,
     /// By listen address.
     listeners: HashMap<String, FastcgiSite>,
     /// The redirect of plain HTTP, if any.
@@ -91,6 +95,11 @@ impl Sites {
         self.listeners.get(listen)
     }
 
+    /// Closes the files that are held open and were not requested since the previous call.
+    pub(crate) fn close_idle(&self) {
+        self.sites.iter().for_each(|site| site.close_idle());
+    }
+
     /// Opens every site's document root. A site with the same settings as `before` is reused, with
     /// its files in memory.
     pub(crate) fn open(
@@ -99,9 +108,13 @@ impl Sites {
         before: Option<&Sites>,
     ) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
-        let limits = TableLimits { memory: FILE_MEMORY_BYTES / count, ..TableLimits::default() };
-        // With another number of sites, each has another share of the memory.
-        let before = before.filter(|before| before.sites.len() == config.sites.len());
+        let limits = TableLimits {
+            memory: FILE_MEMORY_BYTES / count,
+            open_files: open_files_of_each(&config.sites, resources.open_files),
+            ..TableLimits::default()
+        };
+        // With another number of sites or folders, each has another share.
+        let before = before.filter(|before| before.limits == limits);
         resources.limits.forget_unused();
         let before = before.iter().flat_map(|before| &before.sites);
         let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
@@ -127,6 +140,7 @@ impl Sites {
             clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,
+            limits,
             listeners: FastcgiSite::all(config, resources).into_iter().collect(),
             redirect: config.tls.as_ref().and_then(|tls| {
                 let (status, port) = (tls.redirect?, tls.port());
@@ -134,6 +148,16 @@ impl Sites {
             }),
         })
     }
+}
+
+/// The share of each folder of the sites in the descriptors of a thread. Precompressed files of a
+/// folder may have half as many again ([`crate::site::compress::Siblings`]).
+fn open_files_of_each(sites: &[maitred_config::Site], open_files: usize) -> usize {
+    let folders = |site: &maitred_config::Site| {
+        1 + site.rules.aliases.len() + site.output.sendfile_roots.len()
+    };
+    let folders: usize = sites.iter().map(folders).sum();
+    (open_files * 2 / 3 / folders.max(1)).min(TableLimits::default().open_files)
 }
 
 /// Memory for the contents of small files, in bytes, for each front thread.

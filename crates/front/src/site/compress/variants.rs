@@ -44,6 +44,8 @@ struct Precompressed {
     of: Identity,
     /// The time of the check, in seconds since 1970.
     looked: u64,
+    /// It was looked at since the last [`Siblings::close_idle`].
+    is_recent: bool,
     found: Option<(Identity, Arc<StaticFile>)>,
 }
 
@@ -82,9 +84,25 @@ impl Siblings {
             None => look(root, entry, coding, None),
         };
         let sent = found.as_ref().map(|(_, found)| found.clone());
-        let beside = Precompressed { of, looked: now, found };
+        let beside = Precompressed { of, looked: now, is_recent: true, found };
         self.keep(entry.name(), place, beside);
         sent
+    }
+
+    /// Closes the files that are held open and were not used since the previous call.
+    pub fn close_idle(&mut self) {
+        if self.open_files == 0 {
+            return;
+        }
+        for known in self.kept.values_mut().flatten() {
+            let is_idle =
+                |one: &mut Precompressed| !std::mem::take(&mut one.is_recent) && one.holds().1 > 0;
+            if known.as_mut().is_some_and(is_idle) {
+                *known = None;
+                self.open_files -= 1;
+            }
+        }
+        self.kept.retain(|_, all| all.iter().any(Option::is_some));
     }
 
     fn keep(&mut self, name: &[u8], place: usize, beside: Precompressed) {

@@ -193,6 +193,12 @@ impl Resolver {
         self.siblings.find(root.fd.as_fd(), entry, coding)
     }
 
+    /// Closes the files that are held open and were not requested since the previous call.
+    pub fn close_idle(&mut self) {
+        self.table.close_idle();
+        self.siblings.close_idle();
+    }
+
     /// Sets the moment, a number that is never 0 and changes at least whenever the thread has
     /// waited for events. Entries that were checked in the same moment are not checked again.
     pub fn set_moment(&mut self, moment: u64) {

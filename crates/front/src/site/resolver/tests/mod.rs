@@ -378,6 +378,43 @@ fn what_is_kept_stays_within_its_limits() {
 }
 
 #[test]
+fn a_deleted_large_file_is_closed_when_it_was_not_requested_for_a_while() {
+    let large = "x".repeat(70_000);
+    let names = ["a.css", "a.css.gz", "hot.bin"];
+    let mut site = TestSite::new(&names.map(|name| (name, &*large)));
+    site.get_until_kept("/hot.bin");
+    site.get_until_kept("/a.css");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while open_below(&site.root()) != names {
+        assert!(Instant::now() < deadline, "{:?} are open", open_below(&site.root()));
+        if let Route::File(entry) = site.resolver.resolve("/a.css", None) {
+            site.resolver.sibling(&entry, ContentEncoding::Gzip);
+        }
+    }
+    fs::remove_file(site.root().join("a.css")).unwrap();
+    fs::remove_file(site.root().join("a.css.gz")).unwrap();
+    site.resolver.close_idle();
+    assert_eq!(open_below(&site.root()).len(), 3, "all were requested");
+    site.get("/hot.bin");
+    site.resolver.close_idle();
+    assert_eq!(open_below(&site.root()), ["hot.bin"]);
+    site.resolver.close_idle();
+    assert_eq!(open_below(&site.root()), [""; 0]);
+    assert_eq!(site.get("/hot.bin"), "file of 70000 bytes");
+}
+
+/// The names below a folder of which this process has an open descriptor, sorted.
+fn open_below(folder: &Path) -> Vec<String> {
+    let links = fs::read_dir("/proc/self/fd").unwrap();
+    let files = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+    let names = files.filter_map(|file| Some(file.strip_prefix(folder).ok()?.to_owned()));
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    names.sort();
+    names
+}
+
+#[test]
 fn a_flood_of_made_up_paths_does_not_push_out_what_is_asked_for() {
     let limits = TableLimits { routes: 8, ..TableLimits::default() };
     let files = [("index.php", ""), ("hot.txt", "HOT")];
