@@ -22,6 +22,11 @@ pub const PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
 /// Most periods a secret advances at once; after a larger jump of the clock, fronts may disagree.
 const MAX_STEPS: u64 = 100_000;
 
+/// Most periods that a secret may be ahead of the clock. If it is further ahead, the clock was in
+/// the future, and the secret begins again at the present: else the keys would not change until
+/// then.
+const MAX_AHEAD: u64 = 2;
+
 /// Bytes of a secret and of a key.
 const SECRET_BYTES: usize = 32;
 
@@ -49,9 +54,16 @@ impl Secret {
         Ok(Secret { period, bytes })
     }
 
-    /// Advances to the previous period, and forgets older ones.
+    /// Advances to the previous period, and forgets older ones. A clock that was set back by more
+    /// than [`MAX_AHEAD`] periods gets a secret that opens none of the earlier tickets; fronts with
+    /// one secret still get the same one.
     pub fn move_on(&mut self, now: SystemTime) {
         let wanted = period_at(now).saturating_sub(1);
+        if wanted.saturating_add(MAX_AHEAD) < self.period {
+            self.bytes = derive(&self.bytes, &[b"back", &wanted.to_be_bytes()]);
+            self.period = wanted;
+            return;
+        }
         let steps = wanted.saturating_sub(self.period).min(MAX_STEPS);
         for _ in 0..steps {
             self.bytes = derive(&self.bytes, &[b"next"]);
@@ -115,7 +127,8 @@ impl Tickets {
 
     fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<TicketKeys>> {
         let keys = self.keys.load();
-        if period_at(now) <= keys.period {
+        let current = period_at(now);
+        if (current..=current.saturating_add(MAX_AHEAD)).contains(&keys.period) {
             return keys;
         }
         let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,6 +242,23 @@ mod tests {
         let later = tickets(&secret, b"", at(1002));
         // The clock is set back, too.
         assert_eq!(later.open(&ticket.unwrap(), at(1000)), None);
+    }
+
+    #[test]
+    fn keys_change_again_after_a_clock_that_was_in_the_future() {
+        let secret = Secret::new(at(1000)).unwrap();
+        let [ours, others] = [0, 1].map(|_| tickets(&secret, b"", at(1000)));
+        let future = ours.seal(b"session", at(1000)).unwrap();
+        let ticket = ours.seal(b"session", at(10)).unwrap();
+        for period in [10, 11] {
+            assert!(ours.open(&ticket, at(period)).is_some(), "{period}");
+        }
+        assert!(others.open(&ticket, at(10)).is_some());
+        assert_eq!(ours.open(&future, at(11)), None);
+        assert_eq!(ours.open(&ticket, at(13)), None);
+        let later = ours.seal(b"session", at(13)).unwrap();
+        assert_ne!(later[..PERIOD_BYTES], ticket[..PERIOD_BYTES]);
+        assert!(ours.open(&later, at(13)).is_some());
     }
 
     #[test]
