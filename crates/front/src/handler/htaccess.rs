@@ -433,7 +433,7 @@ fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome)
         }
         _ => return,
     };
-    thread.shared.troubles.htaccess_failed(&context.site.settings.root, said);
+    thread.shared.troubles.htaccess_failed(&context.site.settings.root, &said);
 }
 
 fn log_status(context: &RequestContext<'_>, _thread: &Thread, status: u16) {

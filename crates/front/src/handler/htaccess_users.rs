@@ -78,7 +78,7 @@ impl NamedFile<'_> {
 fn file(context: &RequestContext<'_>, thread: &Thread, named: NamedFile<'_>) -> Option<PathBuf> {
     let settings = &context.site.settings;
     let root = &settings.root;
-    let failed = |why: String| thread.shared.troubles.htaccess_failed(root, why);
+    let failed = |why: String| thread.shared.troubles.htaccess_failed(root, &why);
     let Some(path) = named.path else {
         failed(format!("authentication needs an {}", named.directive));
         return None;

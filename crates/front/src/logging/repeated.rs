@@ -49,7 +49,7 @@ struct Episodes {
     unknown: LogThrottle<()>,
     /// By cause, of which there are a few.
     files: BTreeMap<&'static str, LogThrottle<()>>,
-    /// By sentence about a `.htaccess` file, up to [`MAX_SENTENCES`].
+    /// By document root and sentence about a `.htaccess` file, up to [`MAX_SENTENCES`].
     htaccess: BTreeMap<String, LogThrottle<()>>,
     /// By server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, LogThrottle<()>>,
@@ -192,21 +192,21 @@ impl RepeatedErrors {
         }
     }
 
-    /// Reports a mistake in a `.htaccess` file; the sentence names file and line.
-    pub fn htaccess_failed(&self, root: &Path, sentence: String) {
+    /// Reports a request that a mistake in a `.htaccess` file has failed; the sentence names file
+    /// and line.
+    pub fn htaccess_failed(&self, root: &Path, sentence: &str) {
+        let mistake = format!("{}: .htaccess: {}", root.display(), sentence.escape_debug());
         let happened = |episodes: &mut Episodes, now| {
-            if episodes.htaccess.len() >= MAX_SENTENCES
-                && !episodes.htaccess.contains_key(&sentence)
+            if episodes.htaccess.len() >= MAX_SENTENCES && !episodes.htaccess.contains_key(&mistake)
             {
                 return 0;
             }
-            let lines = episodes.htaccess.entry(sentence.clone());
+            let lines = episodes.htaccess.entry(mistake.clone());
             let lines = lines.or_insert_with(|| LogThrottle::new(CALM));
             lines.happened(now, |()| {})
         };
         if self.note(happened) {
-            let (root, sentence) = (root.display(), sentence.escape_debug());
-            tracing::error!("{root}: .htaccess: {sentence}; further such requests are counted");
+            tracing::error!("{mistake}; further such requests are counted");
         }
     }
 
@@ -301,6 +301,7 @@ impl Episodes {
             && self.proxied.is_quiet()
             && self.unknown.is_quiet()
             && self.files.is_empty()
+            && self.htaccess.is_empty()
             && self.proxies.is_empty()
             && self.websockets.is_quiet()
             && self.unwatched.is_quiet()
@@ -359,6 +360,11 @@ impl Episodes {
             let requests = plural(times, "request");
             format!("for {lasted}, {why}: this {verb} the response to {requests}")
         });
+        let htaccess = told_of_each(&mut self.htaccess, now, |mistake, verb, lasted, times| {
+            let have = agreeing(verb, times);
+            let requests = plural(times, "request");
+            format!("for {lasted}, {requests} {have} failed: {mistake}")
+        });
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let websockets = plural(times, "WebSocket");
@@ -379,6 +385,7 @@ impl Episodes {
         });
         let first = [full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown];
         let first = first.into_iter().flatten();
+        let files = files.into_iter().chain(htaccess);
         first.chain(files).chain(websockets).chain(unwatched).chain(proxies).collect()
     }
 }
@@ -442,5 +449,25 @@ mod tests {
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("up to 300 lines are lost"), "{lines:?}");
         assert!(troubles.lock().is_quiet());
+    }
+
+    #[test]
+    fn a_mistake_in_a_htaccess_file_is_counted_and_logged_again_when_it_comes_back() {
+        let troubles = RepeatedErrors::default();
+        let root = Path::new("/srv/www");
+        for number in 0..3 * MAX_SENTENCES {
+            for _ in 0..2 {
+                troubles.htaccess_failed(root, &format!("/.htaccess:{number}: Order is unknown"));
+            }
+        }
+        assert!(!troubles.lock().is_quiet());
+        let later = troubles.started.elapsed() + CALM;
+        let lines = troubles.lock().due(later);
+        assert_eq!(lines.len(), MAX_SENTENCES);
+        let end = "2 requests were failed: /srv/www: .htaccess: /.htaccess:0: Order is unknown";
+        assert!(lines[0].ends_with(end), "{}", lines[0]);
+        assert!(troubles.lock().is_quiet());
+        troubles.htaccess_failed(root, "/.htaccess:600: Order is unknown");
+        assert!(!troubles.lock().is_quiet(), "there is room for other mistakes");
     }
 }
