@@ -147,7 +147,7 @@ mod tests {
         none.note(digest(0), 1, 0);
         assert_eq!(none.victim(Some(&digest(0))), None);
         none.note(digest(1), 1, 1);
-        let victims = (0..100).map(|_| none.victim(Some(&digest(0))));
-        assert!(victims.into_iter().all(|victim| victim == Some(digest(1))));
+        let mut victims = (0..100).map(|_| none.victim(Some(&digest(0))));
+        assert!(victims.all(|victim| victim == Some(digest(1))));
     }
 }

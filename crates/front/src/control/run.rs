@@ -47,7 +47,7 @@ const BEAT: Duration = Duration::from_millis(500);
 /// Ticks after the last connection has ended: its memory is returned in this time.
 const BEATS_AFTERWARDS: u32 = 50;
 /// Ticks after which a file that was not requested meanwhile is closed, 60 seconds: then the space
-/// of a deleted one is free (nginx's `open_file_cache_valid`).
+/// of a deleted one is free (as with `inactive` of nginx's `open_file_cache`).
 const BEATS_OF_A_FILE: u32 = 120;
 /// Interval at which a stopping front checks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
