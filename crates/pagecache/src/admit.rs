@@ -7,7 +7,7 @@ use crate::cache_control::CacheControl;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
 use crate::freshness::{self, Lifetime, Lifetimes, MAX_SECONDS};
-use crate::headers::{self, Field, ResponseHead};
+use crate::headers::{self, Field, NameSet, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
@@ -294,15 +294,15 @@ pub fn client_lines<'f>(
     headers: impl Iterator<Item = Field<'f>> + Clone,
     came: Millis,
 ) -> Bytes {
-    let mut named: Vec<Vec<u8>> = Vec::new();
-    for value in headers::values(headers.clone(), "connection") {
-        named.extend(headers::members(value).map(<[u8]>::to_ascii_lowercase));
+    let connection = headers::values(headers.clone(), "connection").flat_map(headers::members);
+    let mut named: NameSet = connection.collect();
+    for name in listed {
+        named.insert(name.as_bytes());
     }
-    named.extend(listed.iter().map(|name| name.clone().into_bytes()));
     let is_told = |name: &[u8]| {
         !headers::is_hop_by_hop(name)
             && !REGENERATED.iter().any(|told| headers::is(name, told))
-            && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
+            && !named.contains(name)
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);

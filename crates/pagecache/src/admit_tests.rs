@@ -259,3 +259,26 @@ fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
     assert_eq!(vary(false), ["accept-language", "cookie"]);
     assert_eq!(vary(true), ["accept-language"]);
 }
+
+/// Headers of a hostile script: to compare each with each takes a quarter of an hour.
+const MANY: usize = 300_000;
+
+#[test]
+fn many_members_of_connection_and_many_headers_take_time_in_proportion() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let names = |end: &str| -> Vec<String> {
+            (0..MANY).map(|number| format!("x-{number:06}-{end}")).collect()
+        };
+        let (members, others) = (names("a"), names("b"));
+        let members = format!("X-000000-B,{}", members.join(","));
+        let connection = (&b"Connection"[..], members.as_bytes());
+        let others = others.iter().map(|name| (name.as_bytes(), &b"1"[..]));
+        let all = std::iter::once(connection).chain(others);
+        let lines = client_lines(&Settings::default(), &[], all, NOW);
+        let _ = done.send(headers::of_lines(&lines).count());
+    });
+    // In proportion, it takes a second. `Date` is added, and one is left out that is named.
+    let limit = std::time::Duration::from_secs(300);
+    assert_eq!(is_done.recv_timeout(limit), Ok(MANY));
+}

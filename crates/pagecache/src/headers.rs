@@ -1,5 +1,7 @@
 //! Headers: names and values, in order.
 
+use std::collections::HashSet;
+
 /// A header: its name and its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
@@ -10,6 +12,39 @@ pub struct ResponseHead<F> {
     pub status: u16,
     /// Its headers.
     pub headers: F,
+}
+
+/// Names of headers, ignoring case. Any number of them is searched in the same time, for a script or
+/// an upstream may send thousands.
+#[derive(Debug, Clone, Default)]
+pub struct NameSet(HashSet<Vec<u8>>);
+
+impl NameSet {
+    /// Adds a name. False if it is there already.
+    pub fn insert(&mut self, name: &[u8]) -> bool {
+        self.0.insert(name.to_ascii_lowercase())
+    }
+
+    /// Whether it has this name.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        !self.0.is_empty() && self.0.contains(&name.to_ascii_lowercase())
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for NameSet {
+    fn from_iter<T: IntoIterator<Item = &'a [u8]>>(names: T) -> NameSet {
+        NameSet(names.into_iter().map(<[u8]>::to_ascii_lowercase).collect())
+    }
 }
 
 /// Hop-by-hop headers, which are never stored (RFC 9110 §7.6.1, RFC 9111 §3.1).
@@ -102,6 +137,15 @@ pub fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_once() {
+        let mut names: NameSet = [&b"Vary"[..], b"ETag", b"VARY"].into_iter().collect();
+        assert_eq!(names.len(), 2);
+        assert!(names.contains(b"vary") && names.contains(b"etag") && !names.contains(b"age"));
+        assert!(names.insert(b"Age") && !names.insert(b"AGE"));
+        assert!(NameSet::default().is_empty() && !NameSet::default().contains(b""));
+    }
 
     #[test]
     fn seconds_are_digits_and_nothing_else() {

@@ -94,7 +94,8 @@ async fn at(due: Option<Instant>) {
     }
 }
 
-/// The cost of a request, in purges. A pool's sites do not count: the operator gave it so many.
+/// The cost of a request, in purges. The number of a pool's sites does not count: the operator has
+/// chosen it.
 fn cost(asked: &PurgeRequest) -> u32 {
     let bytes = |target: &Target| match target {
         Target::Url(name) | Target::Prefix(name) | Target::Host(name) | Target::Tag(name) => {

@@ -10,6 +10,7 @@ use maitred_htaccess::process::Scope;
 use maitred_htaccess::request::{Client, LocalTime, Request, Stat, World};
 use maitred_htaccess::response::ResponseTables;
 use maitred_htaccess::table::Table;
+use maitred_pagecache::headers::{self, NameSet};
 use maitred_rules::response_headers::refuse_header;
 
 use crate::http::headers::Header;
@@ -43,6 +44,9 @@ pub enum ResponseSource {
 
 /// The type of Apache's own pages, as conditions of headers see it.
 const SERVERS_TYPE: &[u8] = b"text/html; charset=iso-8859-1";
+
+/// Most names in `Vary`. No cache distinguishes responses by as many headers.
+const MAX_VARY_NAMES: usize = 1024;
 
 /// Variables that tell PHP's interface what to do: not for a directive.
 const RESERVED: [&[u8]; 4] = [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY"];
@@ -248,17 +252,17 @@ fn handler_of_type(media_type: &[u8]) -> Vec<u8> {
     media_type[..end].trim_ascii_end().to_vec()
 }
 
-/// One `Vary` with each name once (`fixup_vary`).
+/// One `Vary` with each name once (`fixup_vary`), or `*` in place of too many names.
 fn unify_vary(headers: &mut Table) {
-    let all = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary"));
-    let all: Vec<Vec<u8>> = all
-        .flat_map(|(_, value)| value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
-        .map(<[u8]>::to_vec)
-        .collect();
+    let mut known = NameSet::default();
     let mut names: Vec<Vec<u8>> = Vec::new();
-    for name in all {
-        if !name.is_empty() && !names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-            names.push(name);
+    for name in headers::values(headers.iter(), "vary").flat_map(headers::members) {
+        if known.insert(name) {
+            names.push(name.to_vec());
+        }
+        if names.len() > MAX_VARY_NAMES {
+            names = vec![b"*".to_vec()];
+            break;
         }
     }
     if !names.is_empty() {
@@ -318,5 +322,31 @@ impl World for NoFiles {
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vary(values: &[&str]) -> String {
+        let mut table = Table::default();
+        values.iter().for_each(|value| table.add(b"Vary", *value));
+        unify_vary(&mut table);
+        let all: Vec<_> = table.iter().map(|(_, value)| String::from_utf8_lossy(value)).collect();
+        all.join("|")
+    }
+
+    #[test]
+    fn vary_has_each_name_once_and_too_many_are_a_star() {
+        assert_eq!(vary(&["Cookie, ACCEPT,,", "accept , Host"]), "Cookie, ACCEPT, Host");
+        assert_eq!((vary(&[]), vary(&[" ,"])), (String::new(), " ,".to_owned()));
+        let names = |count: usize| {
+            let names: Vec<String> = (0..count).map(|number| format!("x{number}")).collect();
+            names.join(", ")
+        };
+        assert_eq!(vary(&[&names(MAX_VARY_NAMES)]), names(MAX_VARY_NAMES));
+        assert_eq!(vary(&[&names(MAX_VARY_NAMES + 1)]), "*");
+        assert_eq!(vary(&[&names(90_000), "Cookie"]), "*");
     }
 }
