@@ -179,11 +179,11 @@ fn a_machine_without_phps_command_line_is_told_which_package_lacks() {
 
 /// Copies a program, and the libraries that it needs, into a folder that is to be `/`.
 fn install(program: &str, root: &Path) {
-    let libraries = Command::new("ldd").arg(program).output().unwrap();
-    let libraries = String::from_utf8(libraries.stdout).unwrap();
+    let libraries = Command::new("ldd").arg(program).output().expect("ldd runs");
+    let libraries = String::from_utf8(libraries.stdout).expect("its output is UTF-8");
     let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
     for path in libraries.chain([program]) {
-        write_file(root, &path[1..], &std::fs::read(path).unwrap());
+        write_file(root, &path[1..], &std::fs::read(path).expect("the library is there"));
         set_mode(&root.join(&path[1..]), 0o755);
     }
 }

@@ -172,7 +172,8 @@ impl Disk {
         self.paused_until.store(now.saturating_add(PAUSE_MILLIS), Ordering::Relaxed);
     }
 
-    /// Whether a write or an eviction has failed recently. A clock that was set back must not extend the pause.
+    /// Whether a write or an eviction has failed recently. A clock that was set back must not extend
+    /// the pause.
     fn is_paused(&self, now: Millis) -> bool {
         let until = self.paused_until.load(Ordering::Relaxed);
         now < until && until - now <= PAUSE_MILLIS
@@ -347,8 +348,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Bytes on the disk and number of the known files. Before the first sweep after a start, not all are
-    /// known.
+    /// Bytes on the disk and number of the known files. Before the first sweep after a start, not
+    /// all are known.
     pub fn size(&self) -> (u64, usize) {
         let index = self.index();
         (index.bytes(), index.len())
