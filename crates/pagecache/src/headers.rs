@@ -14,8 +14,8 @@ pub struct ResponseHead<F> {
     pub headers: F,
 }
 
-/// Names of headers, ignoring case. Any number of them is searched in the same time, for a script or
-/// an upstream may send thousands.
+/// Names of headers, ignoring case. Any number of them is searched in the same time: a script or an
+/// upstream may send thousands.
 #[derive(Debug, Clone, Default)]
 pub struct NameSet(HashSet<Vec<u8>>);
 

@@ -1,7 +1,7 @@
-//! How many purges the scripts of a pool may request. Each is a record in the journal, which is that
-//! of all sites, so purges beyond a pool's budget are carried out as one of all pages of its sites,
-//! for which those who request them wait. The supervisor limits what is passed on to other nodes in
-//! the same way (`site_budgets.rs`). Pure.
+//! How many purges the scripts of a pool may request. Each is a record in the journal of all sites,
+//! so purges beyond a pool's budget are carried out as one of all pages of its sites, for which
+//! those who request them wait. The supervisor limits what is passed on to other nodes in the same
+//! way (`site_budgets.rs`). Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
