@@ -1,6 +1,9 @@
 //! Commands and schedules of a pool: what they run as, their restarts, and what a reload, an
 //! upgrade, a stop and a crash do to them.
 
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

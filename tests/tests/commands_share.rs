@@ -1,5 +1,8 @@
 //! How commands share processors, disks and memory with the workers of their pool.
 
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
 use std::process::Command;
 
 use maitred_tests::jobs::{command, maitred, pids, running};

@@ -99,7 +99,7 @@ fn torment(server: Server, jobs: usize, mut counts: impl FnMut() -> Counts) {
     }
     let seconds = begun.elapsed().as_secs();
     wait::until_within("every job to be done", REST, || (counts().jobs == jobs).then_some(()));
-    let consumers = jobs::find(&server, "consumers").unwrap();
+    let consumers = jobs::find(&server, "consumers").expect("it is listed");
     let failures = consumers["failures"].as_u64().and_then(|all| usize::try_from(all).ok());
     let Counts { begun, done, .. } = counts();
     eprintln!(
