@@ -251,12 +251,18 @@ fn a_file_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
 
 #[test]
 fn a_file_to_which_a_rewrite_leads_is_denied_as_by_its_own_path() {
-    let rules = "RewriteEngine on\nRewriteRule ^(?!public/)(.*)$ public/$1\n";
+    let rules = "RewriteEngine on\nRewriteRule ^(?!public/|errors/|lists/)(.*)$ public/$1\n";
     let root = document_root(&[
         (".htaccess", rules),
         ("public/private/x.txt", "SECRET"),
         ("public/private/run.php", "<?php echo 'SECRET';"),
         ("public/open.txt", "open"),
+        ("errors/.htaccess", "ErrorDocument 404 /public/private/run.php\n"),
+        (
+            "lists/.htaccess",
+            "Options +Indexes\nRewriteEngine on\nRewriteRule ^x$ /public/private/\n",
+        ),
+        ("public/private/.htaccess", "Options +Indexes\n"),
     ]);
     give_to_web_user(root.path());
     let rules = "htaccess = true\ndeny = [\"/public/private/*\"]";
@@ -268,6 +274,10 @@ fn a_file_to_which_a_rewrite_leads_is_denied_as_by_its_own_path() {
         for target in ["/private/x.txt", "/public/private/x.txt", "/private/run.php"] {
             assert_eq!(ask(&server, target, &[]).status, 403, "{target}");
         }
+        let lost = ask(&server, "/errors/nothing", &[]);
+        assert_eq!(lost.status, 404);
+        assert!(!lost.text().contains("SECRET"));
+        assert_eq!(ask(&server, "/lists/x", &[]).status, 403);
     }
     server.stop();
 }

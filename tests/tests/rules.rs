@@ -291,7 +291,8 @@ fn an_alias_is_a_folder_beside_the_root_with_its_scripts() {
     write_file(beside.path(), "page.html", b"<p>manual</p>");
     write_file(beside.path(), "run.php", SEEN.as_bytes());
     write_file(beside.path(), ".env", b"SECRET");
-    let alias = format!("aliases = {{ \"/manual/\" = {:?} }}", beside.path());
+    let alias =
+        format!("aliases = {{ \"/manual/\" = {0:?}, \"/.assets/\" = {0:?} }}", beside.path());
     let server = serve(&root, &[&alias]);
     assert_eq!(said(&http::get(server.address(), "/manual/page.html")), "200 <p>manual</p>");
     let seen = http::get(server.address(), "/manual/run.php/info").json();
@@ -312,6 +313,9 @@ fn an_alias_is_a_folder_beside_the_root_with_its_scripts() {
     ] {
         assert_eq!(http::get(server.address(), target).status, 404, "{target}");
     }
+    // What the configuration names is no hidden file.
+    assert_eq!(said(&http::get(server.address(), "/.assets/page.html")), "200 <p>manual</p>");
+    assert_eq!(http::get(server.address(), "/.assets/.env").status, 404);
     let seen = http::get(server.address(), "/manual/run.php/a%2Fb/.c").json();
     assert_eq!(seen["PATH_INFO"], "/a/b/.c");
 }

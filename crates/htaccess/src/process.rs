@@ -223,7 +223,10 @@ impl<'w> Processor<'w> {
             // A type of authentication without a requirement (AH01627).
             return if conf.authn.is_set() { Err(Stop::Status(500)) } else { Ok(()) };
         };
-        match section.check(&self.scope(request), true) {
+        let granted = section.check(&self.scope(request), true);
+        // A pattern that was not matched for want of time decides nothing.
+        self.scope(request).check_time()?;
+        match granted {
             Granted::Yes => Ok(()),
             Granted::No | Granted::Neutral if request.user.is_some() => {
                 let forbids = conf.authz.forbids_on_failure == Some(true);

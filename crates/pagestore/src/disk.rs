@@ -172,8 +172,8 @@ impl Disk {
         self.paused_until.store(now.saturating_add(PAUSE_MILLIS), Ordering::Relaxed);
     }
 
-    /// Whether a write or an eviction has failed recently. A clock that was set back must not extend
-    /// the pause.
+    /// Whether a write or an eviction has failed recently. A clock that was set back must not
+    /// extend the pause.
     fn is_paused(&self, now: Millis) -> bool {
         let until = self.paused_until.load(Ordering::Relaxed);
         now < until && until - now <= PAUSE_MILLIS

@@ -36,6 +36,7 @@ impl Refused {
 pub struct CleanPath<'a> {
     bytes: Cow<'a, [u8]>,
     names_end: usize,
+    opaque_from: usize,
     hidden: bool,
 }
 
@@ -45,6 +46,7 @@ impl CleanPath<'_> {
         CleanPath {
             bytes: Cow::Owned(self.bytes.into_owned()),
             names_end: self.names_end,
+            opaque_from: self.opaque_from,
             hidden: self.hidden,
         }
     }
@@ -59,6 +61,12 @@ impl CleanPath<'_> {
     /// script before it.
     pub fn names_end(&self) -> usize {
         self.names_end
+    }
+
+    /// Number of leading bytes before the first segment that contained an encoded slash; all of
+    /// them if there is none.
+    pub fn opaque_from(&self) -> usize {
+        self.opaque_from
     }
 
     /// A segment starts with a dot and is not the `/.well-known/` of RFC 8615.
@@ -91,6 +99,7 @@ pub fn clean_path(raw: &str) -> Result<CleanPath<'_>, Refused> {
         return Ok(CleanPath {
             bytes: Cow::Borrowed(bytes),
             names_end: bytes.len(),
+            opaque_from: bytes.len(),
             hidden: false,
         });
     }
@@ -242,7 +251,12 @@ impl Builder {
         let hidden_from = first_hidden(&bytes);
         let opaque_from = self.opaque_from.unwrap_or(bytes.len());
         let names_end = opaque_from.min(hidden_from.unwrap_or(bytes.len()));
-        CleanPath { bytes: Cow::Owned(bytes), names_end, hidden: hidden_from.is_some() }
+        CleanPath {
+            bytes: Cow::Owned(bytes),
+            names_end,
+            opaque_from,
+            hidden: hidden_from.is_some(),
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct AssignedSlot {
     response_tail: u32,
     long_response: bool,
     at: Instant,
+    /// An earlier front has assigned it, and `at` is when this one took it over.
+    is_adopted: bool,
     /// Number of the last worker call that was taken.
     call: u32,
 }
@@ -45,6 +47,7 @@ impl AssignedSlot {
             response_tail: 0,
             long_response: false,
             at,
+            is_adopted: false,
             call: 0,
         }
     }
@@ -145,6 +148,7 @@ impl FrontEnd {
                 words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
                 let mut assigned = AssignedSlot::new(seat, slot, incarnation, 0, Instant::now());
+                assigned.is_adopted = true;
                 // Bytes so far were for another front.
                 assigned.response_tail = words.worker.response_head.load(Ordering::Acquire);
                 // As far as is known, its pending worker call has not been handled.
@@ -227,7 +231,8 @@ impl FrontEnd {
     /// `None` if not reported.
     pub fn spent(&self, assigned: &AssignedSlot) -> Option<Spent> {
         let spent = Spent::read(&self.layout.slot(assigned.seat, assigned.slot).worker.spent)?;
-        Some(spent.within(assigned.at().elapsed()))
+        let seen = (!assigned.is_adopted).then(|| assigned.at().elapsed());
+        Some(seen.map_or(spent, |seen| spent.within(seen)))
     }
 
     /// The script's duration in microseconds as reported by its worker, once the request is done;

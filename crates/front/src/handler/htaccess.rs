@@ -286,7 +286,10 @@ impl Evaluated {
                 let (index, of) = (Arc::clone(&request), path.as_bytes());
                 let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
                 match listing::page(|| site.open_folder(&path), of, is_ignored).await {
-                    Some(page) => Ok(TextResponse::page(&[HTML], page).into()),
+                    Some(page) => {
+                        follow(context, &request);
+                        Ok(TextResponse::page(&[HTML], page).into())
+                    }
                     None => failed(403),
                 }
             }

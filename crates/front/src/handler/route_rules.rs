@@ -113,6 +113,13 @@ impl RouteRules<'_> {
         }
     }
 
+    /// The requirements for the listing of a folder to which a `.htaccess` file leads.
+    pub fn of_listing(&self) -> RouteChecks {
+        let own = clean_path(self.path).ok();
+        let admitted = own.map_or(Ok(None), |own| self.admit(own.as_bytes()));
+        RouteChecks { limits: Vec::new(), admitted: admitted.map(|auth| [auth, None]) }
+    }
+
     /// The path of a file, unless the rules have been evaluated for it.
     fn own_path(&self, entry: &StaticFile) -> Option<Vec<u8>> {
         index_path(self.path, entry).or_else(|| {

@@ -89,11 +89,24 @@ impl<'r> RulesCheck<'r> {
         let evaluated = self.context.path.clone();
         let decision = self.route().await;
         let rules = self.route_rules(&evaluated);
-        let RouteChecks { limits, admitted } = match &decision {
+        let (served, error) = match &decision {
+            Decision::ErrorPage { status, page } => (&**page, Some(*status)),
+            other => (other, None),
+        };
+        let RouteChecks { limits, admitted } = match served {
             Decision::File(entry) => rules.of_file(entry),
             Decision::Script(script) => rules.of_script(script),
+            // The listing of another folder.
+            Decision::Respond(_) if self.context.path != evaluated => rules.of_listing(),
             _ => return Ok(decision),
         };
+        if let Some(status) = error {
+            let is_known = |needed: &usize| serve.auth.contains(&Some(*needed));
+            let is_open = admitted.is_ok_and(|needed| needed.iter().flatten().all(is_known));
+            // An error is no way to what is denied.
+            let bare = || Decision::Respond(TextResponse::new(status, ""));
+            return Ok(if is_open { decision } else { bare() });
+        }
         self.check_limits(&limits)?;
         let needed = admitted.map_err(|refusal| self.refused(refusal))?;
         self.authenticate(needed, serve.auth).await?;

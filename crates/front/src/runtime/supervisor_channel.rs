@@ -36,6 +36,8 @@ pub struct Supervisor {
 struct Unsent {
     reports: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// One of them has left the queue to be sent again.
+    is_sending: bool,
 }
 
 impl Unsent {
@@ -54,12 +56,20 @@ impl Unsent {
     }
 
     fn pop(&mut self) -> Option<Vec<u8>> {
-        let json = self.reports.pop_front()?;
+        let json = self.reports.pop_front();
+        self.is_sending = json.is_some();
+        let json = json?;
         self.bytes -= json.len();
         Some(json)
     }
 
+    /// Whether none waits, or is about to be sent.
+    fn is_empty(&self) -> bool {
+        self.reports.is_empty() && !self.is_sending
+    }
+
     fn put_back(&mut self, json: Vec<u8>) {
+        self.is_sending = false;
         self.bytes += json.len();
         self.reports.push_front(json);
     }
@@ -89,7 +99,7 @@ impl Supervisor {
 
     fn send_or_queue(&self, report: &FromFront, json: Vec<u8>) -> io::Result<()> {
         // One that must arrive does not overtake those before it.
-        let is_behind = report.must_arrive() && !self.unsent().reports.is_empty();
+        let is_behind = report.must_arrive() && !self.unsent().is_empty();
         let sent = match is_behind {
             true => Err(ErrorKind::WouldBlock.into()),
             false => self.channel.reports().send(&json),

@@ -281,21 +281,21 @@ impl Site {
     /// The folder besides the root that contains a path, and the rest of the path. Below an encoded
     /// slash are no files, as in the root.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
-        let (path, names_end) = (path.as_bytes(), path.names_end());
+        let (path, opaque_from) = (path.as_bytes(), path.opaque_from());
         let mut aliases = self.aliases.iter();
         aliases.find_map(|(prefix, resolver)| {
             let rest = path.strip_prefix(prefix.as_bytes())?;
             let is_within = rest.is_empty() || rest.starts_with(b"/");
-            (is_within && prefix.len() <= names_end).then_some((resolver, rest))
+            (is_within && prefix.len() <= opaque_from).then_some((resolver, rest))
         })
     }
 }
 
-/// The rest of a path behind an alias as a URL's path, in which the slashes of segments that are no
-/// file names are encoded.
+/// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first
+/// segment on that had an encoded one.
 fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
     let alias_bytes = path.as_bytes().len() - rest.len();
-    let names = rest.len().min(path.names_end().saturating_sub(alias_bytes));
+    let names = rest.len().min(path.opaque_from().saturating_sub(alias_bytes));
     let (names, others) = rest.split_at(names);
     let names = maitred_rules::path::encode_path(names);
     match others.split_first() {

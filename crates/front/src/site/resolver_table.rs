@@ -136,7 +136,8 @@ impl PathTable {
     /// Caches `target` for as long as `watches` hold.
     pub(crate) fn insert(&mut self, key: &[u8], target: &Target, watches: Vec<FileWatch>) {
         let (memory, open_files) = target.holds();
-        if key.len() > LONGEST_KEY || memory > self.limits.memory {
+        let is_too_large = memory > self.limits.memory || open_files > self.limits.open_files;
+        if key.len() > LONGEST_KEY || is_too_large {
             return;
         }
         if let Some(at) = self.by_key.get(key) {

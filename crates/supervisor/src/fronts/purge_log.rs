@@ -153,7 +153,10 @@ impl PurgeLogManager {
             return;
         };
         match &self.peer {
-            Some(_) if !context.is_wanted && !self.is_leaving => self.end(context.now),
+            // One that has the order to exit does, also if it is wanted again by then.
+            Some(_) if !self.is_leaving && (!context.is_wanted || self.killed_at.is_some()) => {
+                self.end(context.now);
+            }
             None if context.is_wanted && self.start_at <= context.now => {
                 self.has_peers = matches!(settings.place, Configured::Peers(_));
                 let is_cold = !self.has_run;
@@ -337,13 +340,14 @@ impl PurgeLogManager {
 
     /// The process has ended.
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
+        let was_to_exit = self.killed_at.is_some();
         (self.peer, self.killed_at) = (None, None);
         let now_of_machine = since_boot_millis();
         self.lost(now_of_machine);
         if self.nodes.is_some() {
             self.see(Err(PROCESS_ENDED.to_owned()), now_of_machine);
         }
-        if is_wanted && !self.is_leaving {
+        if is_wanted && !self.is_leaving && !was_to_exit {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);
         }

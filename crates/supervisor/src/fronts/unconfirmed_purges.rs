@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use maitred_control::purge::{DroppedPages, PurgeOrder, Target};
+use maitred_control::purge_log::MAX_ORDER_BYTES;
 
 /// Most of them. More become one of all pages of their sites.
 const MAX_PURGES: usize = 1024;
@@ -50,6 +51,7 @@ impl UnconfirmedPurges {
         if self.purges.len() > MAX_PURGES || self.bytes > MAX_BYTES {
             let is_missed = self.purges.iter().any(|one| one.is_missed);
             let order = PurgeOrder::merged(self.purges.iter().map(|one| &one.order));
+            let order = if fits(&order) { order } else { PurgeOrder::everything() };
             self.bytes = bytes_of(&order);
             self.purges = VecDeque::from([Unconfirmed { number, order, is_missed }]);
         }
@@ -82,6 +84,12 @@ impl UnconfirmedPurges {
     }
 }
 
+/// Whether the process of the purge log can be sent an order, and its log has room for it. One of
+/// more than a thousand sites is longer.
+fn fits(order: &PurgeOrder) -> bool {
+    serde_json::to_vec(order).is_ok_and(|json| json.len() <= MAX_ORDER_BYTES)
+}
+
 fn bytes_of(order: &PurgeOrder) -> usize {
     let of_target = |target: &Target| match target {
         Target::Url(name) | Target::Prefix(name) | Target::Host(name) | Target::Tag(name) => {
@@ -104,6 +112,18 @@ mod tests {
     use maitred_control::purge::{Purge, PurgeMode};
 
     use super::*;
+
+    #[test]
+    fn what_is_merged_of_too_many_sites_for_one_message_is_everything() {
+        let mut purges = UnconfirmedPurges::default();
+        for number in 0..3000 {
+            let site = format!("www.customer-{number:05}.example");
+            let dropped = DroppedPages { site, purge: Purge::All, how: PurgeMode::Soft };
+            purges.add(number, &PurgeOrder::Dropped(vec![dropped]));
+        }
+        assert!(purges.iter().all(|(_, order)| fits(order)));
+        assert!(purges.iter().any(|(_, order)| *order == PurgeOrder::everything()));
+    }
 
     fn order(tag: &str, count: usize) -> PurgeOrder {
         let (site, how) = ("a".to_owned(), PurgeMode::Soft);

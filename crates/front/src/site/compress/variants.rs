@@ -107,6 +107,9 @@ impl Siblings {
 
     fn keep(&mut self, name: &[u8], place: usize, beside: Precompressed) {
         let (memory, open_files) = beside.holds();
+        if memory > self.limits.memory || open_files > self.limits.open_files {
+            return;
+        }
         let is_full = self.memory + memory > self.limits.memory
             || self.open_files + open_files > self.limits.open_files
             || self.kept.len() >= self.limits.routes;
@@ -114,9 +117,6 @@ impl Siblings {
             // Each costs another check of the folder.
             self.kept.clear();
             (self.memory, self.open_files) = (0, 0);
-        }
-        if memory > self.limits.memory || open_files > self.limits.open_files {
-            return;
         }
         let all = match self.kept.get_mut(name) {
             Some(all) => all,
