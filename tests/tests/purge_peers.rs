@@ -26,6 +26,9 @@ const PAGE: &str = "<?php
         var_dump(@maitred_cache_purge_urls([$_GET['purge']]));
         exit;
     }
+    while (isset($_GET['endless'])) {
+        usleep(10000);
+    }
     echo file_get_contents(__DIR__ . '/data/' . basename(strtok($_SERVER['REQUEST_URI'], '?')));";
 
 /// The lease: short, and longer than a busy machine lets a process wait.
@@ -400,6 +403,42 @@ fn connections_that_say_nothing_keep_no_peer_out_that_is_connected() {
         wait::until_true("the end of all", || idle.iter_mut().all(&is_closed));
     }
     await_everywhere(&nodes[0]);
+}
+
+#[test]
+fn what_a_front_reports_while_the_supervisor_is_stopped_arrives_afterwards() {
+    let cluster = Cluster::new(&[false, false]);
+    let limit = "request_terminate_timeout = \"1s\"";
+    let [first, second] =
+        [cluster.setup(0, SECRET).pool(limit).workers(2).start(), cluster.start(1)];
+    await_everywhere(&first);
+    await_hit(&second, "/a");
+    write(&cluster.root, "2");
+    let supervisor = first.supervisor();
+    supervisor.signal(Signal::STOP);
+
+    // Each of these fills a page of the pipe.
+    let mark = first.log().mark();
+    let target = format!("/{}", "x".repeat(3500));
+    let fill = format!("PURGE {target} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let fills: Vec<TcpStream> = (0..80)
+        .map(|_| {
+            let mut client = TcpStream::connect(first.address()).expect("it accepts clients");
+            client.write_all(fill.as_bytes()).expect("it reads");
+            client
+        })
+        .collect();
+    first.expect_log(mark, "the supervisor did not take a report");
+    let workers = first.workers();
+    assert_eq!(at(&first, "PURGE", "/a").status, 504);
+    assert_eq!(at(&first, "GET", "/x?endless=1").status, 504);
+
+    supervisor.signal(Signal::CONT);
+    wait::until_true("the end of the worker", || !workers.iter().all(Process::is_running));
+    wait::until_true("the purge of the first node", || get(&second, "/a") == "2");
+    drop(fills);
+    first.stop();
+    second.stop();
 }
 
 #[test]
