@@ -361,7 +361,7 @@ fn a_purge_waits_for_a_front_that_is_about_to_start_with_pages_on_disk() {
         supervisor.signal(Signal::CONT);
         let purged = purge.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&purged.stderr).into_owned();
-        // On a busy machine the other node may have waited in vain.
+        // On a busy machine the wait of the other node may have timed out.
         match purged.status.code() {
             Some(0) => {}
             Some(3) if by == 1 => await_everywhere(&nodes[1]),

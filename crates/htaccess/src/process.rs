@@ -224,7 +224,7 @@ impl<'w> Processor<'w> {
             return if conf.authn.is_set() { Err(Stop::Status(500)) } else { Ok(()) };
         };
         let granted = section.check(&self.scope(request), true);
-        // A pattern that was not matched for want of time decides nothing.
+        // A pattern that was skipped after the time limit decides nothing.
         self.scope(request).check_time()?;
         match granted {
             Granted::Yes => Ok(()),

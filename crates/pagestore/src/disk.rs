@@ -21,7 +21,7 @@ use crate::object::{Entry, FIRST_BYTES, file_bytes, head_bytes};
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Age after which an unfinished temporary file is removed, in milliseconds: its writer has died.
 const ABANDONED_MILLIS: Millis = 3_600_000;
-/// Most files that an eviction tries to remove in vain, before writing pauses.
+/// Most failed removals of an eviction before writing pauses.
 const MAX_FAILED_REMOVALS: u32 = 16;
 /// Pause after a failed write or eviction, in milliseconds.
 const PAUSE_MILLIS: Millis = 10_000;

@@ -33,7 +33,7 @@ struct library {
 };
 
 struct imports {
-	const struct library *library;
+	const struct library *of;
 	const char *const *names;
 	void **words[WORDS_MAX];
 	size_t count;
@@ -99,7 +99,7 @@ static bool is_wanted(const char *name, const char *const *names)
 
 static void look_at(struct imports *imports, ElfW(Sxword) table, ElfW(Sxword) table_bytes)
 {
-	const struct library *library = imports->library;
+	const struct library *library = imports->of;
 	const ElfW(Rela) *entry = address_of(library, table);
 	const ElfW(Sym) *symbols = address_of(library, DT_SYMTAB);
 	const char *strings = address_of(library, DT_STRTAB);
@@ -145,7 +145,7 @@ static bool write_word(const struct library *library, void **word, void *functio
 bool maitred_replace_import(const void *inside, const char *const *names, void *function)
 {
 	struct library library = { .inside = (uintptr_t) inside };
-	struct imports imports = { .library = &library, .names = names };
+	struct imports imports = { .of = &library, .names = names };
 	size_t written = 0;
 
 	if (!dl_iterate_phdr(find_library, &library) || !library.dynamic
