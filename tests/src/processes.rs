@@ -15,6 +15,8 @@ pub struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
+    /// Its session, by the process id of the leader.
+    pub session: i32,
     /// When it started, in clock ticks since boot; with the pid it names a process for good.
     pub started: u64,
     /// Its state letter: `R`, `S`, `Z` for a zombie, …
@@ -44,6 +46,7 @@ struct Stat {
     pid: i32,
     parent: i32,
     group: i32,
+    session: i32,
     started: u64,
     state: char,
 }
@@ -59,20 +62,21 @@ impl Stat {
         let state = char::from(*fields.next()?.first()?);
         let parent = number(fields.next()?)? as i32;
         let group = number(fields.next()?)? as i32;
+        let session = number(fields.next()?)? as i32;
         // The rest up to `starttime`, the 22nd field of all.
-        let started = number(fields.nth(16)?)?;
-        Some(Self { pid, parent, group, started, state })
+        let started = number(fields.nth(15)?)?;
+        Some(Self { pid, parent, group, session, started, state })
     }
 
     /// The process, with its title.
     fn with_title(self) -> Process {
-        let Self { pid, parent, group, started, state } = self;
+        let Self { pid, parent, group, session, started, state } = self;
         let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut title = String::from_utf8_lossy(&cmdline).replace('\0', " ").trim().to_owned();
         if title.is_empty() {
             title = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         }
-        Process { pid, parent, group, started, state, title }
+        Process { pid, parent, group, session, started, state, title }
     }
 }
 

@@ -386,9 +386,11 @@ impl Server {
         self.titled("maitred: front").pop()
     }
 
-    /// The zygote of pool `www`, if it runs now.
+    /// The zygote of pool `www`, if it runs now. A copy of it has its title until it sets its own,
+    /// but leads no session.
     pub fn zygote(&self) -> Option<Process> {
-        self.titled("maitred-php: zygote pool www").pop()
+        let zygotes = self.titled("maitred-php: zygote pool www");
+        zygotes.into_iter().rfind(|process| process.session == process.pid)
     }
 
     /// The workers of pool `www` that run now.

@@ -17,12 +17,8 @@ fn patient(root: &Path) -> Setup {
     snapshot(root).pool("request_queue_timeout = \"60s\"")
 }
 
-/// The zygote of pool `www`: what it has forked has its title for a moment, and is younger.
 fn zygote(server: &Server) -> Process {
-    let all = server.processes().into_iter();
-    let zygotes = all.filter(|process| process.title.starts_with("maitred-php: zygote pool www"));
-    let oldest = zygotes.min_by_key(|process| (process.started, process.pid));
-    oldest.expect("there is a zygote")
+    server.zygote().expect("there is a zygote")
 }
 
 /// Says that it is over, also when a test fails.
