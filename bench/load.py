@@ -31,6 +31,7 @@ class Load:
     tls: bool = False
     streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
     host: str = ""  # of a site that is not the first
+    cookie: str = ""
 
     def scheme(self):
         """How a URL begins."""
@@ -41,6 +42,8 @@ class Load:
         lines = {"Host": self.host or f"127.0.0.1:{port}"}
         if not self.keep_alive:
             lines["Connection"] = "close"
+        if self.cookie:
+            lines["Cookie"] = self.cookie
         return lines
 
 

@@ -225,6 +225,29 @@ def wordpress():
     ]
 
 
+WORDPRESS_HOST = "blog.test"
+WORDPRESS_RATIO = 1.15  # of the rate of its pages, to nginx + php-fpm with Debian's settings
+WORDPRESS_WAYS = ("classic", "jit")
+
+
+def wordpress_pages(way, post="", cookie=""):
+    """WordPress's pages, every one made for its request. An installed WordPress has the path of its
+    first post and the cookie of its administrator."""
+    bars = [Bar(peers.NginxFpm, WORDPRESS_RATIO, RATE), Bar(peers.NginxFpm, 1.0)]
+    if way == "jit":
+        bars.append(Bar(peers.NginxFpmWithJit, SAME_SETTINGS_RATIO, RATE))
+    pages = {
+        "front page": load.Load("/", 16, host=WORDPRESS_HOST),
+        "single post": load.Load(post, 16, host=WORDPRESS_HOST),
+        "search": load.Load("/?s=hello", 16, host=WORDPRESS_HOST),
+        "wp-admin": load.Load("/wp-admin/", 16, host=WORDPRESS_HOST, cookie=cookie),
+    }
+    return [
+        Row(f"WordPress {name} {peers.WAYS[way][0]}, 16 keep-alive", asked, None, tuple(bars), 2)
+        for name, asked in pages.items()
+    ]
+
+
 SYSTEM_CALLS_MOST = 12
 IDLE_MEMORY_RATIO = 1.25
 

@@ -182,6 +182,7 @@ class Bench:
         """Of every row and every measurement, in the order of the page."""
         every = rows.spine() + rows.large_files() + rows.http2() + rows.tls()
         every += rows.large_files(tls=True) + rows.wordpress()
+        every += [row for way in rows.WORDPRESS_WAYS for row in rows.wordpress_pages(way)]
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
         every += [row for _, _, wanted in self.boots() for row in wanted]
         for (name, _, _, path), way in itertools.product(packaged.PAGES, PACKAGED_WAYS):
@@ -294,10 +295,14 @@ class Bench:
         return [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
 
     def wordpress(self):
-        """WordPress's front page, made for each request and from the cache."""
+        """WordPress's pages, made for each request and from the cache."""
         wanted = [row for row in rows.wordpress() if self.wants(row.title)]
         cached = [row for row in rows.cached_wordpress() if self.wants(row.title)]
-        if self.options.no_wordpress or not wanted + cached:
+        ways = [
+            way for way in rows.WORDPRESS_WAYS
+            if any(self.wants(row.title) for row in rows.wordpress_pages(way))
+        ]
+        if self.options.no_wordpress or not wanted + cached + ways:
             return []
         database = wordpress.MariaDb(self.directory)
         try:
@@ -311,9 +316,22 @@ class Bench:
             if cached:
                 with self.serving(kinds, root, front_controller=True, cached=True) as servers:
                     measured += self.measure_rows(cached, servers)
+            for way in ways:
+                measured += self.wordpress_pages(root, way)
             return measured
         finally:
             database.stop()
+
+    def wordpress_pages(self, root, way):
+        """Several pages of an installed WordPress, by the settings of PHP that `way` has."""
+        if self.options.peers_only:
+            return []
+        kinds = (peers.Maitred, peers.NginxFpm)
+        kinds += (peers.NginxFpmWithJit,) if way == "jit" else ()
+        with self.serving(kinds, root, booted=way, front_controller=True) as servers:
+            at = (servers[peers.NginxFpm].port, rows.WORDPRESS_HOST)
+            pages = rows.wordpress_pages(way, wordpress.first_post(*at), wordpress.log_in(*at))
+            return self.measure_rows([row for row in pages if self.wants(row.title)], servers)
 
 
 def row_port(row, server):

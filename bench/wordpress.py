@@ -1,6 +1,7 @@
 """A WordPress of the run's own: Debian's package, on a MariaDB that listens on a socket only."""
 
 import contextlib
+import http.client
 import os
 import pwd
 import re
@@ -17,6 +18,9 @@ PACKAGE = "/usr/share/wordpress"
 DATABASE_USER = "mysql"
 START_SECONDS = 60
 INSTALL_SECONDS = 120
+USER = "admin"
+PASSWORD = "correct-horse-battery"
+TEST_COOKIE = "wordpress_test_cookie=WP%20Cookie%20check"
 
 CONFIG = """<?php
 define('DB_NAME', 'wordpress');
@@ -130,11 +134,39 @@ def unpack(directory, database):
     return root
 
 
+def asked(port, host, path, form=None, cookie=""):
+    """The response to a GET, or to a POST of a form."""
+    headers = {"Host": host, "Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=INSTALL_SECONDS)
+    with contextlib.closing(connection):
+        connection.request("POST" if form else "GET", path, form, headers)
+        return connection.getresponse()
+
+
+def log_in(port, host):
+    """Logs the administrator in; returns the Cookie header of a browser that has done so."""
+    form = urllib.parse.urlencode({
+        "log": USER, "pwd": PASSWORD, "wp-submit": "Log In", "testcookie": "1",
+    })
+    response = asked(port, host, "/wp-login.php", form, TEST_COOKIE)
+    cookies = [line.split(";")[0] for line in response.headers.get_all("Set-Cookie") or []]
+    if not any(cookie.startswith("wordpress_logged_in_") for cookie in cookies):
+        raise peers.CannotStart(f"WordPress did not log in, with status {response.status}")
+    return "; ".join(cookies)
+
+
+def first_post(port, host):
+    """The path of the post that the installer has made."""
+    response = asked(port, host, "/?p=1")
+    address = urllib.parse.urlsplit(response.headers.get("Location", "/?p=1"))
+    return address.path + (f"?{address.query}" if address.query else "")
+
+
 def install(port):
     """Goes through WordPress's own installer over HTTP."""
     form = {
-        "weblog_title": "Benchmark", "user_name": "admin", "admin_email": "admin@example.com",
-        "admin_password": "correct-horse-battery", "admin_password2": "correct-horse-battery",
+        "weblog_title": "Benchmark", "user_name": USER, "admin_email": "admin@example.com",
+        "admin_password": PASSWORD, "admin_password2": PASSWORD,
         "pw_weak": "1", "blog_public": "0", "language": "", "Submit": "Install WordPress",
     }
     url = f"http://127.0.0.1:{port}/wp-admin/install.php?step=2"
