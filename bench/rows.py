@@ -259,9 +259,9 @@ TURNOVER_MS = 10  # and so much besides
 TURNOVER_SHARE = 0.8  # of the reloads and upgrades that were to be; without them it shows nothing
 IDLE_POOLS_MORE_MB = 30  # than php-fpm
 STATUS_MS = 50
-# By the second half of many reloads; what is free but kept differs from one moment to the next.
-RELOADS_MORE_KIB = 256
-RELOADS_MORE_MAPPINGS = 4
+# By the second half of many reloads, upgrades or requests; what is free but kept differs from one moment to the next.
+MANY_MORE_KIB = 256
+MANY_MORE_MAPPINGS = 4
 SLOW_LOG_RATIO = 1.05  # two equal servers come out this close
 
 # In php-fpm's place.

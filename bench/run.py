@@ -25,6 +25,7 @@ import booted_blog
 import bounded
 import cold
 import dashboard
+import endurance
 import faults
 import fpm
 import generators
@@ -52,7 +53,7 @@ import wordpress
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
 SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
-            **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
+            **turnover.MEASUREMENTS, **endurance.MEASUREMENTS, **standing.MEASUREMENTS,
             **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
             **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
@@ -74,7 +75,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="runs per row and server (5)")
     parser.add_argument("--seconds", type=int, default=3, help="length of a run (3)")
     parser.add_argument("--workers", type=int, default=4, help="PHP workers of each server (4)")
-    parser.add_argument("--reloads", type=int, default=10000, help="of one pool in a row (10000)")
+    parser.add_argument("--reloads", type=int, default=10000, help="of one pool in a row (10000); a tenth as many upgrades, and 1000 requests for each")
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="only rows whose title has TEXT; more than once: any of them")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s; writes no docs page")

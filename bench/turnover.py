@@ -1,9 +1,8 @@
-"""What reloads and upgrades cost those who are being served, and what they leave behind."""
+"""What reloads and upgrades cost those who are being served."""
 
 import asyncio
 import collections
 import dataclasses
-import os
 import time
 
 import client
@@ -23,12 +22,7 @@ RELOAD_EVERY, UPGRADE_EVERY = 1, 5
 # A signal that was refused, because another change was going on, is sent again after this.
 AGAIN_SECONDS = 0.05
 LOOK_SECONDS = 0.005
-# Until nothing is left of those that were replaced: longer than an old front keeps idle clients.
-GONE_SECONDS = 90
-FRONT, SUPERVISOR = "front", "supervisor"
 QUIET = "quiet"
-# Reloads before the first look, after which everything has been used once.
-FIRST_RELOADS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,90 +230,5 @@ def turnover_outcomes(quiet, during, seconds):
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Held:
-    """What a process has."""
-
-    private_kib: int
-    descriptors: int
-    mappings: int
-
-
-def held(pid):
-    """What a process has just now."""
-    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
-        mappings = sum(1 for _ in file)
-    return Held(processes.private_kb(pid), len(os.listdir(f"/proc/{pid}/fd")), mappings)
-
-
-def look(server, at_rest):
-    """What supervisor and front have, once only the processes of one generation are there."""
-    processes.wait_until(
-        lambda: len(processes.tree(server.leaders)) <= at_rest, GONE_SECONDS,
-        f"no more than {at_rest} processes",
-    )
-    (front,) = server.fronts()
-    return {SUPERVISOR: held(server.supervisor()), FRONT: held(front)}
-
-
-def measure_many(bench):
-    """Reloads one after the other, as fast as they are done, and what has grown then."""
-    count = bench.options.reloads
-    pools = {managed.WWW: {"pm": "static", "max_children": 1}}
-    with bench.managing(managed.Maitred, pools) as server:
-        server.await_count(1)
-        at_rest = len(processes.tree(server.leaders))
-        for _ in range(FIRST_RELOADS):
-            server.reload().wait()
-        looks = [look(server, at_rest)]
-        seconds = 0.0
-        watch = load.Watch(server.leaders)
-        for half in (count // 2, count - count // 2):
-            began = time.monotonic()
-            for _ in range(half):
-                server.reload().wait()
-            seconds += time.monotonic() - began
-            looks.append(look(server, at_rest))
-        foreign_share = watch.read().foreign_share
-        load.check(server.name, server.port, load.Load("/sleep.php?ms=0", 1),
-                   f" {server.version}\n".encode())
-    outcomes = [many_outcome(count, who, *(each[who] for each in looks[1:])) for who in looks[0]]
-    lines = [
-        (who, *(" → ".join(str(getattr(each[who], field)) for each in looks)
-                for field in ("private_kib", "descriptors", "mappings")))
-        for who in looks[0]
-    ]
-    text = (
-        f"{count} reloads of a pool of one worker, each with another value in the configuration "
-        f"and begun when the one before was over: {seconds / count * 1e3:.0f} ms each. Looked at "
-        f"after {FIRST_RELOADS} before them, after half of them, and at the end, each time when no "
-        f"more processes were left than {at_rest}, as at the start. What an allocator keeps for "
-        f"later has grown by the first half; what leaks grows on. No client asked meanwhile."
-    )
-    columns = ("process", "private KiB", "descriptors", "mappings")
-    samples = {
-        "reloads": count, "seconds": seconds, "foreign_share": foreign_share,
-        "looks": [
-            {who: dataclasses.asdict(each) for who, each in found.items()} for found in looks
-        ],
-    }
-    return report.Section(MANY_TITLE, text, columns, lines, outcomes, samples)
-
-
-def many_outcome(count, who, before, after):
-    """What has grown in one process in the second half."""
-    memory = after.private_kib - before.private_kib
-    descriptors = after.descriptors - before.descriptors
-    mappings = after.mappings - before.mappings
-    most_kib, most_mappings = rows.RELOADS_MORE_KIB, rows.RELOADS_MORE_MAPPINGS
-    holds = memory <= most_kib and descriptors <= 0 and mappings <= most_mappings
-    return report.Outcome(
-        f"{count} reloads: what grew in the {who} in the second half", "",
-        f"≤ {most_kib} KiB, 0 descriptors, {most_mappings} mappings", memory,
-        f"{memory:+} KiB, {descriptors:+} descriptors, {mappings:+} mappings", holds,
-    )
-
-
 TURNOVER_TITLE = "Reloads and upgrades under load"
-MANY_TITLE = "Many reloads"
-MEASUREMENTS = {TURNOVER_TITLE: measure_turnover, MANY_TITLE: measure_many}
+MEASUREMENTS = {TURNOVER_TITLE: measure_turnover}
