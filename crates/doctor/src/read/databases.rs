@@ -78,7 +78,7 @@ mod tests {
     use std::time::Duration;
 
     fn process(pid: i32, parent: i32, name: &str, title: &str) -> Proc {
-        Proc { pid, parent, name: name.to_owned(), title: title.to_owned() }
+        Proc { pid, parent, name: name.to_owned(), title: title.to_owned(), user: None }
     }
 
     #[test]

@@ -189,8 +189,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
     };
     let master = known(all).and_then(|all| {
         let title = format!("php-fpm: master process ({file})");
-        let found = all.iter().find(|process| process.title.trim_end() == title);
-        found.map(|process| process.pid).ok_or_else(|| Unknown("php-fpm does not run".to_owned()))
+        processes::titled(all, &title, rustix::process::geteuid().as_raw())
     });
     let is_ours = master.as_ref().is_ok_and(|pid| is_maitred(world, *pid));
     let unit = match version {

@@ -272,7 +272,13 @@ mod tests {
     use crate::checks::fixture;
 
     fn named(name: &str) -> processes::Proc {
-        processes::Proc { pid: 7, parent: 1, name: name.to_owned(), title: name.to_owned() }
+        processes::Proc {
+            pid: 7,
+            parent: 1,
+            name: name.to_owned(),
+            title: name.to_owned(),
+            user: None,
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::facts::{Fact, Process, Unknown, Worker, known};
 /// Most workers of a pool whose memory is measured: each measurement walks its pages.
 const MAX_MEASURED: usize = 200;
 
+/// The user who may do everything.
+const ROOT: u32 = 0;
+
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proc {
@@ -18,6 +21,8 @@ pub(super) struct Proc {
     pub(super) name: String,
     /// Its command line, or the title it has given itself.
     pub(super) title: String,
+    /// Its user, if it is the same in all respects.
+    pub(super) user: Option<u32>,
 }
 
 /// All processes.
@@ -38,7 +43,29 @@ fn one(world: &World, folder: &str) -> Option<Proc> {
         parent: i32::try_from(proc::number(&status, "PPid")?).ok()?,
         name: proc::value(&status, "Name")?.to_owned(),
         title: line.replace('\0', " ").trim().to_owned(),
+        user: proc::user(&status),
     })
+}
+
+/// The process of a server with this title. Any user can give a process any title, so it counts
+/// only if it is root's or of the user who asks.
+pub(super) fn titled(all: &[Proc], title: &str, asking: u32) -> Fact<i32> {
+    let found = || all.iter().filter(|process| process.title.trim_end() == title);
+    let mut trusted =
+        found().filter(|process| process.user.is_some_and(|user| user == ROOT || user == asking));
+    match (trusted.next(), trusted.next(), found().next()) {
+        (Some(one), None, _) => Ok(one.pid),
+        (Some(one), Some(other), _) => Unknown::because(format!(
+            "both process {} and process {} are called `{title}`",
+            one.pid, other.pid
+        )),
+        (None, _, Some(foreign)) => Unknown::because(format!(
+            "process {} is called `{title}`, but is not root's; if it is php-fpm, run this command as \
+             its user",
+            foreign.pid
+        )),
+        (None, _, None) => Unknown::because("php-fpm does not run"),
+    }
 }
 
 /// Facts about a server's first process.
@@ -137,6 +164,27 @@ mod tests {
         assert!(worker.swapped.is_ok());
         assert!(process(&world, pid).open_files.unwrap() > 0);
         assert!(process(&world, pid).oom_score_adj.is_ok());
+    }
+
+    #[test]
+    fn a_title_counts_only_on_a_process_of_root_or_of_the_user_who_asks() {
+        let title = "php-fpm: master process (/etc/php-fpm.conf)";
+        let one = |pid, user| Proc {
+            pid,
+            parent: 1,
+            name: "php-fpm".to_owned(),
+            title: title.to_owned(),
+            user,
+        };
+        let find = |all: &[Proc], asking| titled(all, title, asking).map_err(|why| why.0);
+        let (real, forged, masked) = (one(850, Some(0)), one(10234, Some(1001)), one(7, None));
+        assert_eq!(find(&[masked.clone(), forged.clone(), real.clone()], 0), Ok(850));
+        assert_eq!(find(std::slice::from_ref(&forged), 1001), Ok(10234), "its own user's");
+        assert!(find(std::slice::from_ref(&forged), 0).unwrap_err().contains("not root's"));
+        assert!(find(&[masked], 0).unwrap_err().contains("not root's"));
+        assert!(find(&[real.clone(), forged], 1001).unwrap_err().contains("850 and process 10234"));
+        assert_eq!(find(&[], 0).unwrap_err(), "php-fpm does not run");
+        assert!(find(&[real], 33).is_ok());
     }
 
     #[test]

@@ -39,6 +39,15 @@ pub fn bytes(text: &str, name: &str) -> Option<u64> {
     number(text, name)?.checked_mul(KILOBYTE)
 }
 
+/// The user of a process, by its `status`: `None` where its real, effective, saved and file system
+/// user are not one and the same. (The owner of its files in `/proc` is root if it may not be
+/// inspected.)
+pub fn user(status: &str) -> Option<u32> {
+    let mut ids = value(status, "Uid")?.split_ascii_whitespace();
+    let real = ids.next()?;
+    ids.all(|id| id == real).then(|| real.parse().ok()).flatten()
+}
+
 /// The share of the time in which tasks waited for a resource (Documentation/accounting/psi.rst):
 /// `line` is `some` or `full`, `window` is `avg10`, `avg60` or `avg300`.
 pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
@@ -79,6 +88,14 @@ mod tests {
         assert_eq!(value(text, "model name"), Some("A B"), "/proc/cpuinfo");
         assert_eq!((number(text, "Mem"), number(text, "odd")), (None, None));
         assert_eq!(bytes("x 99999999999999999999 kB", "x"), None);
+    }
+
+    #[test]
+    fn a_process_has_one_user_or_none_that_counts() {
+        assert_eq!(user("Name:\tx\nUid:\t33\t33\t33\t33\nGid:\t1\t1\t1\t1\n"), Some(33));
+        for other in ["Uid:\t33\t0\t33\t33\n", "Uid:\n", "Uid:\tx\tx\n", ""] {
+            assert_eq!(user(other), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! php-fpm: a drop-in file that it reads last, `php-fpm -tt`, and SIGUSR2.
 
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_doctor::facts::PhpServer;
+use maitred_os::proc;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::replaced_file::TRIAL;
@@ -104,13 +107,34 @@ impl FpmServer {
     }
 
     fn test(&self, master: i32) -> ConfigTest {
+        let folder = match trusted(master) {
+            Ok(folder) => folder,
+            Err(why) => return ConfigTest::NotKnown(why),
+        };
         // The running binary, even if a package has replaced its file.
-        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
+        let program = format!("/proc/self/fd/{}/exe", folder.as_raw_fd());
+        let mut command = maitred_os::spawn::command(program);
         if self.is_maitred {
             command.arg("fpm");
         }
         command.args(["-tt", "-y", &self.config]).args(&self.options).stdin(Stdio::null());
         tested(command.output())
+    }
+}
+
+/// The folder in /proc of a process whose program this user may run: one of root's or its own. It
+/// stays that process's, even if another one has its id later.
+fn trusted(master: i32) -> Result<File, String> {
+    let folder = File::open(format!("/proc/{master}"))
+        .map_err(|why| format!("process {master} has ended: {why}"))?;
+    let status = fs::read_to_string(format!("/proc/self/fd/{}/status", folder.as_raw_fd()))
+        .map_err(|why| format!("process {master} has ended: {why}"))?;
+    let own = rustix::process::geteuid().as_raw();
+    match proc::user(&status) {
+        Some(user) if user == 0 || user == own => Ok(folder),
+        _ => Err(format!(
+            "process {master} is not root's, so its program is not run; run the command as its user"
+        )),
     }
 }
 
@@ -322,6 +346,23 @@ mod tests {
             matches!(&absent, ConfigTest::NotKnown(why) if why.contains("cannot be run")),
             "{absent:?}"
         );
+    }
+
+    #[test]
+    fn only_a_program_of_roots_or_of_this_users_is_run() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(trusted(own).is_ok());
+        assert!(trusted(i32::MAX).unwrap_err().contains("has ended"));
+        if !maitred_os::users::is_root() {
+            return eprintln!("skipped: only root can start a process of another user");
+        }
+        use std::os::unix::process::CommandExt;
+        let mut foreign = std::process::Command::new("/bin/sleep");
+        let mut foreign = foreign.arg("600").uid(65534).spawn().unwrap();
+        let refused = trusted(i32::try_from(foreign.id()).unwrap());
+        foreign.kill().unwrap();
+        foreign.wait().unwrap();
+        assert!(refused.unwrap_err().contains("is not root's"));
     }
 
     #[test]
