@@ -6,14 +6,18 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use maitred_tests::guard::Guarded;
 use maitred_tests::processes::{self, Process, Signal};
 use maitred_tests::redis::Redis;
-use maitred_tests::server::{Server, Setup, document_root, is_root};
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids,
+};
+use maitred_tests::{Target, maitred_program, ports, wait};
 use serde_json::Value;
 
 /// A command that says what it is, and waits.
@@ -74,6 +78,41 @@ fn running(server: &Server, name: &str, count: usize) -> Vec<i64> {
         };
         (pids.len() == count && pids.iter().all(is_program)).then_some(pids)
     })
+}
+
+#[test]
+fn root_runs_the_commands_of_another_users_server_with_that_users_rights_only() {
+    if !is_root() {
+        return eprintln!("skipped: only root can start a server of another user");
+    }
+    let folder = public_folder();
+    let (configuration, socket) =
+        (folder.path().join("maitred.toml"), folder.path().join("admin.sock"));
+    let who = "echo posix_getuid(), ' ', posix_getgid(), PHP_EOL, \
+               preg_replace('/.*NoNewPrivs:\\s*(\\d).*/s', '$1', \
+               file_get_contents('/proc/self/status'));";
+    let text = format!(
+        "listen = \"{}\"\nadmin_socket = {socket:?}\n[pools.www]\npm = \"ondemand\"\n\
+         max_children = 1\n{}\n[[sites]]\nroot = {:?}\npool = \"www\"\n",
+        ports::free_address(),
+        command("who", &[&format!("command = [\"php\", \"-r\", {who:?}]"), "processes = 0"]),
+        folder.path(),
+    );
+    std::fs::write(&configuration, text).expect("a file can be written");
+    give_to_web_user(folder.path());
+    let (uid, gid) = user_ids(WEB_USER);
+    let mut serve = Command::new(maitred_program());
+    serve.args(["serve", "--config"]).arg(&configuration).uid(uid).gid(gid);
+    let server = Guarded::spawn(serve.stderr(Stdio::null()), Signal::TERM);
+    let run = || {
+        let mut run = Command::new(maitred_program());
+        run.args(["run", "www/who", "--admin-socket"]).arg(&socket);
+        run.output().expect("maitred runs")
+    };
+    let output =
+        wait::until("the server to serve", || Some(run()).filter(|it| it.status.success()));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{uid} {gid}\n1"));
+    drop(server);
 }
 
 #[test]

@@ -120,6 +120,48 @@ fn outside_folders(process: &Process, jail: &Path) -> Vec<PathBuf> {
     names.filter(|name| !name.starts_with(jail)).collect()
 }
 
+/// What a script of `opcache.preload` notes of its process, and what the worker has.
+fn rights_while_preloading(more: &str) -> [String; 2] {
+    let jail = jail(&[("public/index.php", "<?php echo file_get_contents('/proc/self/status');")]);
+    let seen = jail.path().join("work/seen");
+    let script = jail.path().join("preload.php");
+    let text =
+        format!("<?php file_put_contents({seen:?}, file_get_contents('/proc/self/status'));");
+    write_file(jail.path(), "preload.php", text.as_bytes());
+    // What the owner of a root puts there decides nothing.
+    write_file(jail.path(), "usr/sbin/sendmail", b"");
+    std::os::unix::fs::chown(jail.path().join("work"), Some(user_ids(WEB_USER).0), None)
+        .expect("root can give a folder away");
+    let server = jailed(&jail)
+        .pool(&format!("php_admin_value = {{ \"opcache.preload\" = {script:?} }}"))
+        .pool(more)
+        .start();
+    let worker = server.workers().remove(0);
+    let status = [
+        fs::read_to_string(&seen).expect("the script was preloaded"),
+        fs::read_to_string(format!("/proc/{}/status", worker.pid)).expect("the worker runs"),
+    ];
+    server.stop();
+    status
+}
+
+#[test]
+fn a_preloaded_script_has_no_rights_before_the_change_of_the_root() {
+    if !is_root() {
+        return eprintln!("skipped: only root can change a root");
+    }
+    for more in ["", "no_new_privileges = false"] {
+        for status in rights_while_preloading(more) {
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.expect("the kernel reports it").trim().to_owned()
+            };
+            assert_eq!(field("CapEff:"), "0".repeat(16), "{more}");
+            assert_eq!(field("NoNewPrivs:"), "1", "{more}");
+        }
+    }
+}
+
 #[test]
 fn a_worker_in_a_chroot_is_replaced_like_any_other() {
     if !is_root() {

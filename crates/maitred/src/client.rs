@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_control::admin::{MAX_REPLY_BYTES, Reply, Request, default_socket};
+use maitred_os::users;
+use rustix::net::sockopt::socket_peercred;
 
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
@@ -24,6 +26,16 @@ pub const UNEXPECTED: &str = "unexpected reply from the server; is it another ve
 pub struct Client {
     stream: BufReader<UnixStream>,
     path: PathBuf,
+    server: ServerUser,
+}
+
+/// The user and group of the process that listens on an admin socket, as the kernel reports them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerUser {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
 }
 
 impl Client {
@@ -32,16 +44,34 @@ impl Client {
     /// # Errors
     /// One sentence with the socket's path and a remedy.
     pub fn connect(path: Option<&Path>) -> Result<Client, String> {
+        let is_default = path.is_none();
         let path = path.map_or_else(default_socket, Path::to_owned);
         let stream = UnixStream::connect(&path).and_then(|stream| {
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
-            Ok(stream)
+            let peer = socket_peercred(&stream)?;
+            Ok((stream, ServerUser { uid: peer.uid.as_raw(), gid: peer.gid.as_raw() }))
         });
-        match stream {
-            Ok(stream) => Ok(Client { stream: BufReader::new(stream), path }),
-            Err(why) => Err(unreachable(&path, &why)),
+        let (stream, server) = stream.map_err(|why| unreachable(&path, &why))?;
+        let client = Client { stream: BufReader::new(stream), path, server };
+        if is_default && !users::is_root() && !client.is_trusted() {
+            return Err(format!(
+                "{} is the socket of user {}; name it with --admin-socket if that is meant",
+                client.path.display(),
+                users::name_of(server.uid)
+            ));
         }
+        Ok(client)
+    }
+
+    /// Whether the server is root's or of this user.
+    fn is_trusted(&self) -> bool {
+        self.server.uid == 0 || self.server.uid == users::current().uid
+    }
+
+    /// The user who runs the server.
+    pub fn server_user(&self) -> ServerUser {
+        self.server
     }
 
     /// Connects to the server that the options of a command select.

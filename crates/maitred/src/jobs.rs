@@ -14,11 +14,11 @@ use maitred_control::admin::{Reply, Request};
 use maitred_control::job_status::JobStatus;
 use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
-use maitred_os::{shared, spawn};
+use maitred_os::{capabilities, shared, spawn, users};
 use maitred_scoreboard::is_application_memory;
 use rustix::fs::OFlags;
 
-use crate::client::{Client, UNEXPECTED};
+use crate::client::{Client, ServerUser, UNEXPECTED};
 use crate::command::Reach;
 use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 use crate::report_file::JsonOption;
@@ -86,8 +86,15 @@ pub fn run(asked: &RunOptions) -> ExitCode {
         return refuse(&format!("`{}` is no POOL/NAME; `maitred commands` lists them", asked.name));
     };
     let request = Request::Launch { pool: pool.to_owned(), name: name.to_owned() };
-    match Client::reach(&asked.reach).and_then(|mut client| client.ask(&request)) {
+    let mut client = match Client::reach(&asked.reach) {
+        Ok(client) => client,
+        Err(why) => return fail(&why),
+    };
+    match client.ask(&request) {
         Ok(Reply::Launch(found)) => {
+            if let Err(why) = take_on_rights_of(client.server_user()) {
+                return refuse(&why);
+            }
             let ForegroundLaunch { mut launch, program, group, counts } = *found;
             launch.command.extend(asked.arguments.iter().cloned());
             // Its user may have no right to open it: then the run counts nothing.
@@ -102,6 +109,27 @@ pub fn run(asked: &RunOptions) -> ExitCode {
         Ok(_) => fail(&UNEXPECTED),
         Err(why) => fail(&why),
     }
+}
+
+/// Gives up the rights that the server lacks: it names the program, its user and its files, and any
+/// user may run a server. A command of another user's server gains no privileges either.
+///
+/// # Errors
+/// One sentence, for a server of another user, if this user is not root.
+fn take_on_rights_of(server: ServerUser) -> Result<(), String> {
+    if server.uid == 0 || server.uid == users::current().uid {
+        return Ok(());
+    }
+    let name = users::name_of(server.uid);
+    if !users::is_root() {
+        return Err(format!(
+            "the server is of user {name}; run the command as that user or as root"
+        ));
+    }
+    users::look_up(&server.uid.to_string(), Some(&server.gid.to_string()))
+        .and_then(|user| users::become_user(&user).map_err(|why| why.to_string()))
+        .and_then(|()| capabilities::gain_no_more().map_err(|why| why.to_string()))
+        .map_err(|why| format!("the server is of user {name}, who cannot be become: {why}"))
 }
 
 /// Opens the memory of an application. The path comes from what listens on the socket, and the

@@ -15,6 +15,19 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
+/// Drops all capabilities of this thread but these, which are without effect until they are taken
+/// up. For a process with one thread.
+///
+/// # Errors
+/// When this process does not have them.
+pub(crate) fn keep_for_later(kept: CapabilitySet) -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: kept, inheritable: none },
+    )?)
+}
+
 /// Makes `root` the root directory of this process and of all its children, moves there, and drops
 /// every capability: this cannot be undone, unless a descriptor of a folder outside is open.
 ///
@@ -22,6 +35,9 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
 /// When this process may not (`CAP_SYS_CHROOT`), when its user may not enter `root`, or when it
 /// could change its root again afterwards.
 pub fn change_for_good(root: &Path) -> io::Result<()> {
+    let held = capabilities(None)?;
+    let needed = held.permitted & CapabilitySet::SYS_CHROOT;
+    set_capabilities(None, CapabilitySets { effective: held.effective | needed, ..held })?;
     nix::unistd::chroot(root)?;
     nix::unistd::chdir("/")?;
     keep_only(CapabilitySet::empty())?;

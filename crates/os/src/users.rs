@@ -140,15 +140,16 @@ pub fn become_user(identity: &Identity) -> io::Result<()> {
     no_way_back(identity)
 }
 
-/// As [`become_user`], but this process can still change its root, and has no other privilege of
-/// root: see [`crate::roots::change_for_good`], which drops that as well.
+/// As [`become_user`], but this process can still change its root by
+/// [`crate::roots::change_for_good`], and has no other privilege of root. Until then the capability
+/// is without effect.
 ///
 /// # Errors
 /// As [`become_user`].
 pub fn become_user_keeping_chroot(identity: &Identity) -> io::Result<()> {
     nix::sys::prctl::set_keepcaps(true)?;
     take_on(identity)?;
-    crate::roots::keep_only(CapabilitySet::SYS_CHROOT)?;
+    crate::roots::keep_for_later(CapabilitySet::SYS_CHROOT)?;
     nix::sys::prctl::set_keepcaps(false)?;
     crate::fork::forbid_inspection()?;
     no_way_back(identity)

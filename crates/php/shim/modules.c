@@ -2,11 +2,15 @@
 #include "engine.h"
 
 #include <string.h>
+#include <sys/prctl.h>
 
 #include <zend_API.h>
 
 /* Absent in php-fpm; enabled if this entry of php.ini says so. */
 #define PCNTL_SWITCH "maitred.pcntl"
+
+/* The process still has to change its root, and has the capability to do so. */
+#define CHROOT_LATER "maitred.chroot"
 
 /* Directives of OPcache, and the entries with their minimum. */
 static const char *const raised[][2] = {
@@ -50,6 +54,22 @@ static void take_larger(const char *name, const char *least_name)
 	zend_hash_str_update(php_ini_get_configuration_hash(), name, strlen(name), &value);
 }
 
+/*
+ * Preloading runs a script of the pool's user before the process changes its root. With the
+ * capability, that script could start a set-user-ID program in a root that it has filled with
+ * libraries of its own; so no program gains privileges then.
+ */
+static void distrust_preloading(void)
+{
+	zend_long later = 0;
+	char *script = NULL;
+
+	if (cfg_get_long(CHROOT_LATER, &later) == SUCCESS && later != 0
+			&& cfg_get_string("opcache.preload", &script) == SUCCESS && script && *script) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	}
+}
+
 /* Removes modules and functions that the embed library has and php-fpm has not. */
 static int register_modules(void)
 {
@@ -59,6 +79,7 @@ static int register_modules(void)
 	for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++) {
 		take_larger(raised[i][0], raised[i][1]);
 	}
+	distrust_preloading();
 	if (maitred_engine.fpm || maitred_engine.mode == MAITRED_CLASSIC) {
 		zend_hash_str_del(CG(function_table), "chroot", sizeof("chroot") - 1);
 	}

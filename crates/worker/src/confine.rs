@@ -59,6 +59,23 @@ pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
     }
 }
 
+/// The same before PHP starts, which runs the pool's preloading, where that is certain already. A
+/// hat of AppArmor is put on later, and may be refused to a process that gains no privileges.
+///
+/// # Errors
+/// One sentence, when the system refuses.
+pub fn forbid_before_php(settings: &ZygoteSettings) -> Result<(), String> {
+    let is_certain = settings.confinement.no_new_privileges == Some(true);
+    if !is_certain || settings.apparmor_hat.is_some() {
+        return Ok(());
+    }
+    gain_no_more()
+}
+
+fn gain_no_more() -> Result<(), String> {
+    capabilities::gain_no_more().map_err(|error| format!("`no_new_privileges` cannot be: {error}"))
+}
+
 /// Prevents programs that scripts start from gaining privileges, unless one needs them. To be
 /// called when the process is in the pool's root.
 ///
@@ -80,10 +97,7 @@ pub fn forbid_beside(
         Some(asked) => asked,
         None => !gaining(settings, mailer).iter().any(|path| path.exists()),
     };
-    if !forbids {
-        return Ok(());
-    }
-    capabilities::gain_no_more().map_err(|error| format!("`no_new_privileges` cannot be: {error}"))
+    if forbids { gain_no_more() } else { Ok(()) }
 }
 
 /// Programs that scripts may start and that usually gain privileges: the mailer of PHP's mail(),

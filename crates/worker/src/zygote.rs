@@ -179,6 +179,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let preload = list.and_then(|list| read_preload(settings, list));
     let mut php = php_settings(settings);
     preload.iter().for_each(|preload| preload.apply(&mut php));
+    confine::forbid_before_php(settings)?;
     let mut engine = Engine::start(&php).map_err(|error| error.to_string())?;
     if let Some(folder) = folder {
         folder.apply(settings, &mut engine);
@@ -251,6 +252,9 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     all.extend(values(&settings.php_admin_values, true));
     let mut defines = settings.defines.clone();
     let mut define = |name: &str, value: u64| defines.push((name.to_owned(), value.to_string()));
+    if settings.confinement.chroot.is_some() {
+        define("maitred.chroot", 1);
+    }
     for (name, value) in settings.cache_size.iter().flat_map(cache_values) {
         // The pool's own values come later in the order, and are too small.
         all.retain(|own| own.name != name);

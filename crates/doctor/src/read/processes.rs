@@ -60,8 +60,8 @@ pub(super) fn titled(all: &[Proc], title: &str, asking: u32) -> Fact<i32> {
             one.pid, other.pid
         )),
         (None, _, Some(foreign)) => Unknown::because(format!(
-            "process {} is called `{title}`, but is not root's; if it is php-fpm, run this command as \
-             its user",
+            "process {} is called `{title}`, but is not root's; if it is php-fpm, run this \
+             command as its user",
             foreign.pid
         )),
         (None, _, None) => Unknown::because("php-fpm does not run"),

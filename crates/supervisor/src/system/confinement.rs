@@ -60,7 +60,8 @@ pub fn of_pool(pool: &Pool) -> Confinement {
         process_priority: wanted.process_priority,
         oom_score_adj: wanted.oom_score_adj,
         no_new_privileges: match wanted.no_new_privileges {
-            NoNewPrivileges::Auto => None,
+            // The owner of its root decides which programs there are in it.
+            NoNewPrivileges::Auto => wanted.chroot.is_some().then_some(true),
             NoNewPrivileges::Yes => Some(true),
             NoNewPrivileges::No => Some(false),
         },

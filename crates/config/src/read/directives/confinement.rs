@@ -129,8 +129,9 @@ pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
           set-group-ID bits, file capabilities), like systemd's `NoNewPrivileges`. Mailers such \
           as those of Postfix and Exim need some, and so does `sudo`: `\"auto\"` is true unless \
           the program of PHP's `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` exists, \
-          as the pool's scripts see it. With true, root's capabilities are out of reach for \
-          good, too. Started as php-fpm, it is false, as with php-fpm.",
+          and in a pool with `chroot`, whose root may be a tenant's. With true, root's \
+          capabilities are out of reach for good, too. Started as php-fpm, it is false, as with \
+          php-fpm, but with both `chroot` and `opcache.preload` it is true.",
     example: "true",
     read: |pool, value| {
         pool.confinement.no_new_privileges = match (value.boolean(), value.text()) {
