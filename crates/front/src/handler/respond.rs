@@ -5,11 +5,12 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use maitred_http1::Method;
+use maitred_scoreboard::Counter;
 
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
-use crate::http::body::NoBody;
+use crate::http::body::{NO_SPACE_FOR_BODY, NoBody, RETRY_BODY_SECONDS};
 use crate::http::client::{After, Content, HttpClient, Reply};
 use crate::http::error_body::{in_words, of_request, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
@@ -317,7 +318,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             }
             NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
             NoBody::Spool(error) => {
-                let dir = context.site.spool_dir.display();
+                let dir = context.site.spool.path.display();
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
                 let id = id.as_str();
@@ -330,7 +331,15 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 let reason = "The body could not be kept: the disk is full or cannot be written.";
                 (507, reason)
             }
+            NoBody::NoSpace => {
+                context.backend.count(Counter::BodiesRefused);
+                (503, NO_SPACE_FOR_BODY)
+            }
         };
-        self.respond(TextResponse::new(status, reason), After::Linger).await
+        let mut response = TextResponse::new(status, reason);
+        if status == 503 {
+            response = response.with("Retry-After", &RETRY_BODY_SECONDS.to_string());
+        }
+        self.respond(response, After::Linger).await
     }
 }
