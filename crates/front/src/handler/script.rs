@@ -325,6 +325,9 @@ async fn fail<C: HttpClient>(
         // Half a response cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
+    if matches!(failure, Failure::Unevaluated) {
+        cx.give_up_directives();
+    }
     let mut response = TextResponse::new(status, why);
     if let Some(seconds) = retry_after {
         response = response.with("Retry-After", &seconds.to_string());
