@@ -416,7 +416,9 @@ fn a_full_disk_while_spooling_refuses_that_request_only() {
         return;
     };
     let root = fault_site();
-    let server = Setup::new(root.path()).workers(1).spool(disk.path()).start();
+    let setup = Setup::new(root.path()).workers(1).spool(disk.path());
+    // By default no more would be stored than fits.
+    let server = setup.top("spool_max_size = \"1G\"").start();
     let mark = server.log().mark();
     let body = vec![b'x'; 64 << 20];
     let request = Request::new("PUT", "/length.php").header("Host", "localhost").body(&body);

@@ -138,6 +138,45 @@ fn many_patterns_that_are_slow_together_end_their_request_and_no_other() {
 }
 
 #[test]
+fn a_response_whose_headers_take_too_long_to_determine_is_not_sent_without_them() {
+    let slow = "%{QUERY_STRING} =~ /^(a|aa)+$/";
+    let directives = [
+        ("set", format!("Header always set X-Frame-Options DENY \"expr={slow}\"\n")),
+        ("value", format!("Header set X-Value \"expr=%{{QUERY_STRING}}\" \"expr={slow}\"\n")),
+        ("edit", "Header edit X-Query ^(a|aa)+$ safe\n".to_owned()),
+        ("request", format!("RequestHeader unset X-Private \"expr={slow}\"\n")),
+    ];
+    let script = "<?php header('X-Query: ' . $_SERVER['QUERY_STRING']); echo 'page';";
+    let root = document_root(&[("x.php", script), ("y", "page")]);
+    for (folder, directive) in &directives {
+        write_file(root.path(), &format!("{folder}/.htaccess"), directive.repeat(3000).as_bytes());
+        write_file(root.path(), &format!("{folder}/x.php"), script.as_bytes());
+        write_file(root.path(), &format!("{folder}/x"), b"page");
+    }
+    let server = serve(&root, &[]);
+    let long = format!("{}b", "a".repeat(22));
+    for (folder, _) in &directives {
+        for name in ["x", "x.php"] {
+            let quick = get(&server, &format!("/{folder}/{name}?b"), &[]);
+            assert_eq!((quick.status, quick.text().as_str()), (200, "page"), "{folder}/{name}");
+            if (*folder, name) == ("edit", "x") {
+                continue;
+            }
+            let mark = server.log().mark();
+            let late = get(&server, &format!("/{folder}/{name}?{long}"), &[]);
+            assert_eq!(late.status, 500, "{folder}/{name}");
+            assert_ne!(late.text(), "page", "{folder}/{name}");
+            server.expect_log(mark, &format!("/{folder}/{name}: a regular expression takes"));
+        }
+    }
+    let quick = get(&server, "/set/x?aa", &[]);
+    assert_eq!((quick.status, quick.header("X-Frame-Options")), (200, Some("DENY")));
+    assert_eq!(get(&server, "/set/x.php?b", &[]).header("X-Frame-Options"), None);
+    assert_eq!(get(&server, "/edit/x.php?aa", &[]).header("X-Query"), Some("safe"));
+    assert_eq!(get(&server, "/y", &[]).text(), "page");
+}
+
+#[test]
 fn a_listing_leaves_out_what_is_ignored() {
     let root = document_root(&[
         (".htaccess", "Options +Indexes\nIndexIgnore *.bak private-*\n"),

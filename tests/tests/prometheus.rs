@@ -5,28 +5,67 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::net::SocketAddr;
 
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::lowered::Lowered;
 use maitred_tests::prometheus::{Prometheus, check_rules};
 use maitred_tests::server::{
-    Setup, WEB_USER, document_root, give_to_web_user, is_root, write_file,
+    Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, set_mode, write_file,
 };
 use maitred_tests::{Target, ports, project_root, wait};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The alerts of the file, as far as a test can have the fault.
-const ALERTS: [&str; 9] = [
+const ALERTS: [&str; 12] = [
     "MaitredDown",
     "MaitredFailed",
     "MaitredForksFailed",
+    "MaitredNodeSilent",
     "MaitredOpcacheFull",
+    "MaitredPurgeLogDown",
+    "MaitredPurgesNotApplied",
     "MaitredQueueWait",
     "MaitredRefused",
     "MaitredSaturated",
     "MaitredSpansLost",
     "MaitredWorkerCrashes",
 ];
+
+/// Those about other nodes.
+const OF_NODES: [&str; 3] = ["MaitredNodeSilent", "MaitredPurgeLogDown", "MaitredPurgesNotApplied"];
+
+/// Where two nodes reach each other.
+struct Peers {
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    secrets: TempDir,
+}
+
+impl Peers {
+    fn new() -> Peers {
+        let secrets = public_folder();
+        let file = secrets.path().join("secret");
+        fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
+        set_mode(&file, 0o600);
+        let at = |number| SocketAddr::from(([127, 0, 0, number], ports::free_address().port()));
+        Peers { ours: at(2), theirs: at(3), secrets }
+    }
+
+    /// The setting of a node, the first one or the second.
+    fn purge_log(&self, is_first: bool) -> String {
+        let (name, own, other) = match is_first {
+            true => ("first", self.ours, self.theirs),
+            false => ("second", self.theirs, self.ours),
+        };
+        format!(
+            "purge_log = {{ node = \"{name}\", listen = \"{own}\", peers = [\"{other}\"], \
+             secret_file = {:?}, lease = \"2s\", timeout = \"1500ms\" }}",
+            self.secrets.path().join("secret")
+        )
+    }
+}
 
 /// Scripts that take about 9 MB of OPcache all together.
 const PARTS: usize = 100;
@@ -48,14 +87,18 @@ fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
     }
     give_to_web_user(root.path());
     let (admin, nowhere) = (ports::free_address(), ports::free_address());
+    let (peers, other_root) = (Peers::new(), document_root(&[]));
+    let other = Setup::new(other_root.path()).workers(1).top(&peers.purge_log(false));
+    let other = other.site("\n[sites.cache]\nvalid = \"1m\"").start();
     let server = Setup::new(root.path())
         .workers(1)
         .top(&format!("admin = \"{admin}\""))
+        .top(&peers.purge_log(true))
         .pool("request_queue_length = 3")
         .pool("[pools.www.php_admin_value]")
         .pool("\"opcache.memory_consumption\" = \"8\"")
         .pool("\"opcache.interned_strings_buffer\" = \"1\"")
-        .site("\n[sites.cache]\nvalid = \"1m\"")
+        .site("\n[sites.cache]\nvalid = \"1m\"\npurge_from = [\"127.0.0.1\"]")
         .site(&format!("\n[traces]\nendpoint = \"http://{nowhere}\""))
         .start();
     let address = server.address();
@@ -65,6 +108,16 @@ fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
     let rules: Vec<&str> = rules.lines().filter(|line| !is_patience(line)).collect();
     let prometheus = Prometheus::start(admin, &rules.join("\n"));
     wait::until_true("the first scrape", || !prometheus.query("maitred_info").is_empty());
+    // The other node is reached, and is no more.
+    wait::until_true("the other node, and no alert about it", || {
+        let fires = prometheus.firing().iter().any(|name| OF_NODES.contains(&name.as_str()));
+        let is_known = prometheus.query("maitred_node_announced_seconds{node=\"second\"}");
+        let is_reached = prometheus.query("maitred_purge_log_connected == 1");
+        !fires && !is_known.is_empty() && !is_reached.is_empty()
+    });
+    other.stop();
+    let purge = Request::new("PURGE", "/hello.php").header("Host", "localhost");
+    assert_eq!(http::ask(address, &purge).status, 504);
     for part in 0..PARTS {
         http::get(address, &format!("/loads.php?n={part}"));
     }

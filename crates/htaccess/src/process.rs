@@ -171,7 +171,12 @@ impl<'w> Processor<'w> {
     /// All phases of one round. What its expressions read becomes its Vary header.
     fn process(&self, request: &mut Request) -> Result<(), Stop> {
         let read = RefCell::default();
-        let result = Processor { vary: Some(&read), ..*self }.phases(request);
+        let mut result = Processor { vary: Some(&read), ..*self }.phases(request);
+        // A subrequest that was given up is one that failed, for the condition that asked for it.
+        let is_refused = matches!(result, Err(Stop::Status(400..)));
+        if !is_refused && self.scope(request).check_time().is_err() {
+            result = Err(Stop::TooCostly);
+        }
         for name in read.into_inner() {
             let vary = request.headers_out.get(b"Vary").unwrap_or_default();
             let mut known = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);

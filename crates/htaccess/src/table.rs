@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Applies a change to each value of this name.
-    pub fn edit(&mut self, name: &[u8], change: impl Fn(&[u8]) -> Vec<u8>) {
+    pub fn edit(&mut self, name: &[u8], mut change: impl FnMut(&[u8]) -> Vec<u8>) {
         for entry in &mut self.entries {
             if entry.name.eq_ignore_ascii_case(name) {
                 entry.value = change(&entry.value);

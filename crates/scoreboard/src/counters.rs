@@ -78,6 +78,10 @@ counters! {
         "Runs of schedules that were left out, since the last one went on.";
     BootWait: Time = "boot_wait_seconds", "boot wait",
         "Part of the time in the queue in which the worker was starting that then ran the request.";
+    SpoolWaits: Events = "spool_waits", "spool waits",
+        "Responses whose script waited for a slow client, without space left in spool_dir.";
+    BodiesRefused: Events = "bodies_refused", "bodies refused",
+        "Requests that were refused with a 503, without space for their body in spool_dir.";
 }
 
 /// The values of all counters of a pool.

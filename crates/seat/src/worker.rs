@@ -83,6 +83,9 @@ pub struct WorkerEnd {
     sleeps: u64,
     /// An event could not be written: a script has closed its descriptor.
     is_cut_off: Cell<bool>,
+    /// The event that was due at the end of the last request, and was not written, since the front
+    /// was awake.
+    unproven: Cell<Option<usize>>,
 }
 
 impl WorkerEnd {
@@ -112,6 +115,7 @@ impl WorkerEnd {
             last_call: incarnation.wrapping_mul(CALLS_APART),
             sleeps: 0,
             is_cut_off: Cell::new(false),
+            unproven: Cell::new(None),
         })
     }
 
@@ -167,8 +171,12 @@ impl WorkerEnd {
         })
     }
 
-    /// Claims a request if one is offered now.
+    /// Claims a request if one is offered now; none if the worker [is cut off](Self::is_cut_off).
     pub fn try_claim(&mut self) -> bool {
+        self.prove_event();
+        if self.is_cut_off() {
+            return false;
+        }
         for _ in 0..SLOTS_PER_SEAT {
             let slot = self.next_slot;
             self.next_slot = (slot + 1) % SLOTS_PER_SEAT;
@@ -372,6 +380,17 @@ impl WorkerEnd {
         self.wake_front(hand.slot);
     }
 
+    /// Finds out whether the front can still be notified, if the last request has ended without
+    /// that. The response is on its way by now.
+    fn prove_event(&self) {
+        let Some(thread) = self.unproven.take() else { return };
+        // An event refuses fewer than eight bytes (eventfd(2)); a file of a script, in the place of
+        // a closed one, gets none.
+        if rustix::io::write(&self.events[thread], &[]) != Err(Errno::INVAL) {
+            self.is_cut_off.set(true);
+        }
+    }
+
     /// Whether the client still waits for the response.
     pub fn verdict(&mut self) -> Verdict {
         let gone = self.is_gone();
@@ -444,7 +463,9 @@ impl WorkerEnd {
         let words = self.layout.slot(self.seat, slot);
         let thread = words.front.thread.load(Ordering::Relaxed);
         let thread = thread.min(self.layout.threads() - 1);
-        if self.layout.front_sleep(thread).must_wake() {
+        let must_wake = self.layout.front_sleep(thread).must_wake();
+        self.unproven.set((!must_wake).then_some(thread as usize));
+        if must_wake {
             let event = &self.events[thread as usize];
             match rustix::io::write(event, &1u64.to_ne_bytes()) {
                 // A full counter means 2^64 wake-ups that the front has not read.

@@ -87,6 +87,9 @@ pub struct Config {
     pub front_threads: u32 = 0,
     /// Directory for temporary files of large request bodies and responses.
     pub spool_dir: PathBuf = std::env::temp_dir(),
+    /// Maximum size in bytes of all files in `spool_dir`; none: three quarters of the free
+    /// space.
+    pub spool_max_size: Option<u64> = None,
     /// Directory of the folders of pools' users.
     pub private_dir: PrivateDir = PrivateDir::Auto,
     /// Bytes of memory for cached pages.

@@ -149,6 +149,7 @@ fn settings_of_the_whole_server_are_read() {
          front_user = \"nobody\"\n\
          front_threads = 64\n\
          spool_dir = \"spool\"\n\
+         spool_max_size = \"10G\"\n\
          process_control_timeout = \"1500ms\"\n\
          stop_delay = 5\n\
          require_fixed_php = true",
@@ -160,6 +161,7 @@ fn settings_of_the_whole_server_are_read() {
     assert_eq!(config.front_user, "nobody");
     assert_eq!(config.front_threads, 64);
     assert_eq!(config.spool_dir, folder.path().join("spool"));
+    assert_eq!(config.spool_max_size, Some(10 << 30));
     assert_eq!(config.process_control_timeout, Duration::from_millis(1500));
     assert_eq!(config.stop_delay, Duration::from_secs(5));
     assert!(config.require_fixed_php);

@@ -17,6 +17,7 @@ pub struct PoolFigures {
     pub queue_limit: u32,
     pub workers_limit: u32,
     pub reading: Reading,
+    pub spool_bytes: u64,
     pub classes: Vec<(String, RouteStats)>,
     /// Read when its metrics are written: what it has may be large, and pools are many.
     pub application: Option<Arc<ApplicationMemory>>,
@@ -136,6 +137,11 @@ pub const POOL: &[MetricFamily<PoolFigures>] = &[
         "maitred_pool_shared_memory_bytes",
         "Shared memory of the pool's process with the most.",
         |pool, out| out.value(pool.reading.shared_bytes),
+    ),
+    MetricFamily::gauge(
+        "maitred_pool_spool_bytes",
+        "Bytes of the pool's request bodies and unread responses in files in spool_dir.",
+        |pool, out| out.value(pool.spool_bytes),
     ),
 ];
 

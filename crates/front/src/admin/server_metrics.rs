@@ -132,6 +132,9 @@ pub struct Clients {
     pub memory_bytes: usize,
     pub rejected_requests: u64,
     pub rejected_connections: u64,
+    pub spool_bytes: u64,
+    /// None: not known before the first file.
+    pub spool_limit_bytes: Option<u64>,
 }
 
 /// Metrics of all clients together.
@@ -150,6 +153,20 @@ pub const CLIENTS: &[MetricFamily<Clients>] = &[
         "maitred_rejected_connections_total",
         "Connections that were closed because their client's address has too many.",
         |clients, out| out.value(clients.rejected_connections),
+    ),
+    MetricFamily::gauge(
+        "maitred_spool_bytes",
+        "Bytes of request bodies and unread responses in files in spool_dir.",
+        |clients, out| out.value(clients.spool_bytes),
+    ),
+    MetricFamily::gauge(
+        "maitred_spool_limit_bytes",
+        "Bytes that these files may have (spool_max_size); missing until there is one.",
+        |clients, out| {
+            if let Some(limit) = clients.spool_limit_bytes {
+                out.value(limit);
+            }
+        },
     ),
 ];
 

@@ -17,6 +17,9 @@ pub enum Failure {
     },
     /// The site has an error page for this status (nginx's `fastcgi_intercept_errors`).
     Intercepted(u16),
+    /// The `.htaccess` files of the site say something about its headers, and it is not known what:
+    /// they take too long.
+    Unevaluated,
     /// The script has named a file to send instead (`X-Accel-Redirect`).
     FileNamed,
 }
@@ -56,7 +59,9 @@ impl Failure {
     pub fn outcome(&self) -> RequestOutcome {
         match self {
             Failure::Ended { outcome, .. } => *outcome,
-            Failure::Intercepted(_) | Failure::FileNamed => RequestOutcome::Responded,
+            Failure::Intercepted(_) | Failure::Unevaluated | Failure::FileNamed => {
+                RequestOutcome::Responded
+            }
         }
     }
 
@@ -64,13 +69,17 @@ impl Failure {
     pub fn status(&self) -> u16 {
         match self {
             Failure::Intercepted(status) => *status,
+            Failure::Unevaluated => 500,
             _ => self.outcome().status(),
         }
     }
 
     /// One sentence for the client.
     pub fn sentence(&self) -> &'static str {
-        self.outcome().sentence()
+        match self {
+            Failure::Unevaluated => "The headers of the response could not be determined.",
+            _ => self.outcome().sentence(),
+        }
     }
 
     /// Whether the client has closed the connection.

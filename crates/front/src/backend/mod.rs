@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maitred_config::Development;
-use maitred_scoreboard::RequestOutcome;
+use maitred_scoreboard::{Counter, RequestOutcome};
 use maitred_seat::Spent;
 
 use crate::backend::fastcgi_upstream::{ForeignRequest, name};
@@ -145,6 +145,15 @@ impl Backend {
         let line = line.to_string();
         if self.may_log(line.len()) {
             tracing::error!("{self}: {line}");
+        }
+    }
+
+    /// Counts an event of a pool.
+    pub fn count(&self, counter: Counter) {
+        if let Backend::Pool(pool) = self
+            && let Some(metrics) = pool.metrics()
+        {
+            metrics.add(counter);
         }
     }
 

@@ -4,11 +4,10 @@
 //! left ([`Client`]).
 
 use std::io;
-use std::path::Path;
 use std::time::Instant;
 
 use maitred_fastcgi::{ResponseEvent, ResponseReader};
-use maitred_scoreboard::RequestOutcome;
+use maitred_scoreboard::{Counter, RequestOutcome};
 use maitred_trace::TraceId;
 
 use crate::backend::encoder::ResponseEncoder;
@@ -22,6 +21,7 @@ use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
+use crate::http::spool_folder::{SpoolFolder, SpoolPlace};
 use crate::logging::request_lines::RequestLines;
 use crate::logging::script_messages::records;
 use crate::logging::terminal_lines;
@@ -52,7 +52,7 @@ pub struct Run<'a> {
     /// Its trace, if requests have traces.
     pub trace: Option<TraceId>,
     /// The directory for responses that slow clients have not read.
-    pub spool_dir: &'a Path,
+    pub spool: &'a SpoolFolder,
     /// Its headers, for `request_deadline_header`.
     pub fields: &'a dyn Fields,
     /// Its queue priority.
@@ -160,7 +160,8 @@ impl Run<'_> {
         progress: &mut ScriptProgress,
     ) -> Result<(), Failure> {
         let assigned = source.assigned_at().unwrap_or(progress.began);
-        let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
+        let place = SpoolPlace { folder: self.spool, owner: self.backend };
+        let spool = Spool::new(place, client.spool_bytes(), limits.spool);
         let mut relay = Relay::new(self, encoder, limits, spool, progress);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::body_lost)?;
@@ -192,6 +193,7 @@ impl Run<'_> {
                         return Err(RequestOutcome::ClientLeft.into());
                     }
                 }
+                () = relay.spool.space(), if !wants_more && !relay.over => {}
                 () = until(timeouts.next()), if !relay.script_is_over() => timeouts.check(source)?,
             }
         }
@@ -238,6 +240,8 @@ struct Relay<'a, F> {
     records: ResponseReader,
     spool: Spool<'a>,
     over: bool,
+    /// It has waited for space in `spool_dir`.
+    has_lacked_space: bool,
     /// Bytes taken in this turn of the thread.
     turn_bytes: usize,
     /// `server_timing`.
@@ -259,6 +263,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
             records: ResponseReader::new(run.request_id),
             spool,
             over: false,
+            has_lacked_space: false,
             turn_bytes: 0,
             sends_timing: limits.sends_timing,
         }
@@ -344,6 +349,10 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
         if let Err(error) = self.spool.push(out).await {
             self.log_spool_error(length, &error);
         }
+        if !self.has_lacked_space && self.spool.lacks_space() {
+            self.has_lacked_space = true;
+            self.run.backend.count(Counter::SpoolWaits);
+        }
         Ok(())
     }
 
@@ -375,7 +384,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
             "a response of {} could not be spooled to disk ({length} bytes to {}: {error}); the \
              script waits for its client{}",
             self.run.script,
-            self.run.spool_dir.display(),
+            self.run.spool.path.display(),
             self.run.log_suffix(),
         );
     }

@@ -436,13 +436,16 @@ fn redirect(status: u16, request: &Request) -> TextResponse {
 fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
     let said = match outcome {
         Outcome::Mistake(mistake) => mistake.to_string(),
-        Outcome::TooCostly => {
-            let path = context.path.escape_debug();
-            format!("{path}: a regular expression takes too many steps, or all take too long")
-        }
+        Outcome::TooCostly => too_costly(&context.path),
         _ => return,
     };
     thread.shared.troubles.htaccess_failed(&context.site.settings.root, &said);
+}
+
+/// What the log says about a path whose directives are too costly.
+pub fn too_costly(path: &str) -> String {
+    let path = path.escape_debug();
+    format!("{path}: a regular expression takes too many steps, or all take too long")
 }
 
 fn log_status(context: &RequestContext<'_>, _thread: &Thread, status: u16) {

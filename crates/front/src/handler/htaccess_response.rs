@@ -31,6 +31,10 @@ pub struct Directives {
     pub site: Arc<Site>,
 }
 
+/// The directives about the headers of a response could not be evaluated, since they take too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unevaluated;
+
 /// What a response comes from: Apache's filters apply to each in their own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseSource {
@@ -77,12 +81,15 @@ impl Directives {
 
     /// The headers of a response as the directives change them. Those of the connection are the
     /// server's own.
+    ///
+    /// # Errors
+    /// When they could not be evaluated: the response must not be sent without what they say.
     pub fn change(
         &self,
         status: u16,
         headers: &[Header<'_>],
         source: ResponseSource,
-    ) -> Vec<OwnedHeader> {
+    ) -> Result<Vec<OwnedHeader>, Unevaluated> {
         let mut tables = ResponseTables::default();
         let mut all = Vec::new();
         for (name, value) in headers {
@@ -116,10 +123,10 @@ impl Directives {
         let (client, depth, vary) = (&self.client, 0, Some(&read));
         let mut apply = |request: &Request, world: &dyn World| {
             let scope = Scope { request, client, world, depth, vary };
-            tables.apply(&scope, is_error);
+            tables.apply(&scope, is_error).map_err(|_| Unevaluated)
         };
         match request.conf.headers.have_expressions() {
-            false => apply(request, &NoFiles(EvaluationTime::start())),
+            false => apply(request, &NoFiles(EvaluationTime::start()))?,
             true => {
                 // Conditions see the type and the status of the response.
                 let mut request = Request::clone(request);
@@ -128,7 +135,8 @@ impl Directives {
                 }
                 request.content_type = media_type;
                 request.status = status;
-                let _ = self.site.with_htaccess(|world, _| apply(&request, world));
+                let applied = self.site.with_htaccess(|world, _| apply(&request, world));
+                applied.map_err(|_| Unevaluated)?.ok_or(Unevaluated)??;
             }
         }
         if !is_error {
@@ -143,7 +151,7 @@ impl Directives {
         all.extend(owned(&tables.success));
         // Those of `always` replace nothing: Apache has two tables, and sends both.
         all.extend(owned(&tables.always));
-        all
+        Ok(all)
     }
 
     /// Whether Apache sends an error or a redirect of its own, which gets headers with `always`

@@ -5,11 +5,14 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use maitred_http1::Method;
+use maitred_scoreboard::Counter;
 
+use crate::backend::error::Failure;
 use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::htaccess;
 use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
-use crate::http::body::NoBody;
+use crate::http::body::{NO_SPACE_FOR_BODY, NoBody, RETRY_BODY_SECONDS};
 use crate::http::client::{After, Content, HttpClient, Reply};
 use crate::http::error_body::{in_words, of_request, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
@@ -193,6 +196,9 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let changed = own.change(response.status, source, || {
             headers.iter().copied().chain(headers_of_lines(&lines)).collect()
         });
+        let Ok(changed) = changed else {
+            return self.send_unevaluated(response.after).await;
+        };
         let changed: Option<Vec<Header<'_>>> =
             changed.as_ref().map(|all| all.iter().map(borrowed).collect());
         // The length of a file is one of its prepared lines.
@@ -211,6 +217,43 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let written = self.client.respond(&reply, response.content).await;
         self.record.written(written)?;
         Ok(response.after)
+    }
+
+    /// Sends a 500 in place of a response of which the `.htaccess` files say nothing in time: it
+    /// could lack the headers that its site relies on.
+    async fn send_unevaluated(&mut self, after: After) -> io::Result<After> {
+        self.give_up_directives();
+        let failure = Failure::Unevaluated;
+        let id = self.record.id();
+        let body = of_request(failure.status(), failure.sentence(), id.as_str());
+        let own = self.response_headers();
+        let headers: Vec<Header<'_>> = own.complete([PLAIN].into_iter(), |_| false).collect();
+        let content = match self.head.kind() {
+            Method::Head => Content::Nothing,
+            _ => Content::Made(body.as_bytes()),
+        };
+        let reply = Reply {
+            request: self.head,
+            status: failure.status(),
+            headers: &headers,
+            lines: &EMPTY,
+            length: Some(body.len() as u64),
+            after,
+        };
+        let written = self.client.respond(&reply, content).await;
+        self.record.written(written)?;
+        Ok(after)
+    }
+
+    /// Logs that the directives about headers take too long, and leaves them out of the response
+    /// that says so.
+    pub fn give_up_directives(&mut self) {
+        if let Some(directives) = self.directives.take() {
+            let path = String::from_utf8_lossy(&directives.request.uri);
+            let said = htaccess::too_costly(&path);
+            let root = &directives.site.settings.root;
+            self.thread.shared.troubles.htaccess_failed(root, &said);
+        }
     }
 
     fn intercepts(&self, response: &WholeResponse<'_>) -> bool {
@@ -317,7 +360,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             }
             NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
             NoBody::Spool(error) => {
-                let dir = context.site.spool_dir.display();
+                let dir = context.site.spool.path.display();
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
                 let id = id.as_str();
@@ -330,7 +373,15 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 let reason = "The body could not be kept: the disk is full or cannot be written.";
                 (507, reason)
             }
+            NoBody::NoSpace => {
+                context.backend.count(Counter::BodiesRefused);
+                (503, NO_SPACE_FOR_BODY)
+            }
         };
-        self.respond(TextResponse::new(status, reason), After::Linger).await
+        let mut response = TextResponse::new(status, reason);
+        if status == 503 {
+            response = response.with("Retry-After", &RETRY_BODY_SECONDS.to_string());
+        }
+        self.respond(response, After::Linger).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_rules::response_headers::HeaderPolicy;
 
-use crate::handler::htaccess_response::{Directives, OwnedHeader, ResponseSource};
+use crate::handler::htaccess_response::{Directives, OwnedHeader, ResponseSource, Unevaluated};
 use crate::http::headers::{Header, ServerHeaders};
 use crate::runtime::clock::expires;
 
@@ -48,14 +48,17 @@ impl<'r> ResponseHeaders<'r> {
     }
 
     /// All headers of a response after the changes of `.htaccess` files; none without any.
+    ///
+    /// # Errors
+    /// As [`Directives::change`].
     pub fn change<'h>(
         &self,
         status: u16,
         source: ResponseSource,
         headers: impl FnOnce() -> Vec<Header<'h>>,
-    ) -> Option<Vec<OwnedHeader>> {
-        let directives = self.directives.as_ref()?;
-        Some(directives.change(status, &headers(), source))
+    ) -> Result<Option<Vec<OwnedHeader>>, Unevaluated> {
+        let directives = self.directives.as_ref();
+        directives.map(|directives| directives.change(status, &headers(), source)).transpose()
     }
 
     /// All headers of a response with these headers of its own. A header of the server is left out

@@ -30,6 +30,7 @@ use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
+use crate::http::spool_folder::SpoolPlace;
 use crate::logging::request_lines::RequestLines;
 use crate::logging::request_record::RequestRecord;
 use crate::net::tls::Secured;
@@ -173,8 +174,9 @@ async fn collect<C: HttpClient>(
     if context.error_page.is_some() || context.head.body == Framing::None {
         return Ok(Body::Memory(Bytes::new().into()));
     }
-    let (limit, spool_dir) = (context.max_body_size, &context.site.spool_dir);
-    Box::pin(cx.client.body(context.head, limit, spool_dir)).await
+    let (limit, owner) = (context.max_body_size, context.backend);
+    let place = SpoolPlace { folder: &context.site.spool, owner };
+    Box::pin(cx.client.body(context.head, limit, place)).await
 }
 
 /// The run of a script for a request. `is_shared`: other clients wait for the response as well, so
@@ -195,7 +197,7 @@ pub fn run_of<'r>(
         request_id: REQUEST_ID,
         id: caller.id.as_str(),
         trace: caller.trace.as_ref().map(|trace| trace.trace_id),
-        spool_dir: &context.site.spool_dir,
+        spool: &context.site.spool,
         priority: context.lane,
         lines: RequestLines::new(caller.wants_lines),
         fields: if is_shared { &SharedDeadline } else { context.head },
@@ -322,6 +324,9 @@ async fn fail<C: HttpClient>(
     if progress.has_sent {
         // Half a response cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if matches!(failure, Failure::Unevaluated) {
+        cx.give_up_directives();
     }
     let mut response = TextResponse::new(status, why);
     if let Some(seconds) = retry_after {

@@ -17,7 +17,7 @@ use crate::backend::run::Run;
 use crate::backend::script_headers::{Named, is_for_us};
 use crate::cache::CACHE_STATUS;
 use crate::handler::context::RequestContext;
-use crate::handler::htaccess_response::ResponseSource;
+use crate::handler::htaccess_response::{ResponseSource, Unevaluated};
 use crate::handler::response_headers::{ResponseHeaders, find};
 use crate::http::client::{After, HeadWriter};
 use crate::http::early_hints::{self, Hints};
@@ -133,7 +133,12 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    fn frame_head(&mut self, head: &CgiHeaders, over: bool, out: &mut Vec<u8>) {
+    fn frame_head(
+        &mut self,
+        head: &CgiHeaders,
+        over: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let error_page = self.context.error_page;
         let mut plan = self.plan(head, over);
@@ -171,6 +176,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
         let all: Vec<Header<'_>> = all.chain(expiry).chain(plan.fields()).collect();
         let changed = self.headers.change(status, ResponseSource::Script, || all.clone());
+        let changed = changed.map_err(|Unevaluated| Failure::Unevaluated)?;
         let (apart, unfit) = match &changed {
             None => W::head(out, &response, all.into_iter()),
             Some(changed) => {
@@ -186,6 +192,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         self.status = status;
         self.head_bytes += (out.len() - before) as u64;
         self.reusable = keep_alive && self.framing != ResponseFraming::UntilClose;
+        Ok(())
     }
 
     /// Whether and how the body is compressed, as far as it is known.
@@ -319,8 +326,8 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
             };
         };
         if !self.framed {
+            self.frame_head(&head, over, &mut out)?;
             self.framed = true;
-            self.frame_head(&head, over, &mut out);
         }
         self.head = Some(head);
         let framed = self.frame_body(over, &mut out);

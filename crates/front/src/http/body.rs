@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use maitred_http1::Refusal;
+
+use crate::http::spool_budget::SpoolPurpose;
+use crate::http::spool_folder::{SpoolPlace, SpooledBytes};
 
 /// Bodies up to this many bytes stay in memory.
 pub const MEMORY_BYTES: usize = 64 * 1024;
@@ -20,6 +22,12 @@ const COMMON_BYTES: usize = 64 * 1024 * 1024;
 /// See [`COMMON_BYTES`].
 const LEAST_WRITE_BYTES: usize = 64 * 1024;
 
+/// Why a body without space in `spool_dir` is refused, with a 503.
+pub const NO_SPACE_FOR_BODY: &str =
+    "There is no space for the body now: too many others of this site are stored.";
+/// `Retry-After` of such a refusal, in seconds.
+pub const RETRY_BODY_SECONDS: u64 = 10;
+
 /// Incomplete bodies that have a file.
 static IN_FILES: AtomicUsize = AtomicUsize::new(0);
 
@@ -28,8 +36,16 @@ static IN_FILES: AtomicUsize = AtomicUsize::new(0);
 pub enum Body {
     /// All of it.
     Memory(Vec<u8>),
-    /// In an unnamed file, and its length.
-    File(Arc<File>, u64),
+    /// In an unnamed file.
+    File(BodyFile),
+}
+
+/// A body in a file.
+#[derive(Debug)]
+pub struct BodyFile {
+    file: Arc<File>,
+    length: u64,
+    space: SpooledBytes,
 }
 
 /// The reason why there is no request body.
@@ -45,6 +61,8 @@ pub enum NoBody {
     Refused(Refusal),
     /// It could not be stored.
     Spool(io::Error),
+    /// Its pool has its share of `spool_dir`.
+    NoSpace,
 }
 
 impl Body {
@@ -52,7 +70,7 @@ impl Body {
     pub fn len(&self) -> u64 {
         match self {
             Body::Memory(bytes) => bytes.len() as u64,
-            Body::File(_, length) => *length,
+            Body::File(file) => file.length,
         }
     }
 
@@ -67,7 +85,7 @@ impl Body {
                 let start = usize::try_from(offset).unwrap_or(bytes.len());
                 Ok(bytes[start..start + length].to_vec())
             }
-            Body::File(file, _) => {
+            Body::File(BodyFile { file, .. }) => {
                 let file = file.clone();
                 blocking(move || {
                     let mut buffer = vec![0; length];
@@ -90,7 +108,7 @@ pub async fn blocking<T: Send + 'static>(
 /// An incomplete body.
 pub struct Collected {
     memory: Vec<u8>,
-    file: Option<(Arc<File>, u64)>,
+    file: Option<BodyFile>,
     in_file: Option<InFile>,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
@@ -131,14 +149,14 @@ impl Collected {
 
     /// Bytes received.
     pub fn len(&self) -> u64 {
-        self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length)
     }
 
     /// Adds received bytes.
     ///
     /// # Errors
     /// When they exceed the limit, or cannot be stored.
-    pub async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
+    pub async fn add(&mut self, bytes: &[u8], place: SpoolPlace<'_>) -> Result<(), NoBody> {
         if self.len() + bytes.len() as u64 > self.limit {
             return Err(NoBody::TooLarge);
         }
@@ -150,26 +168,32 @@ impl Collected {
             self.memory_limit
         };
         if self.memory.len() > most {
-            self.write(spool_dir).await.map_err(NoBody::Spool)?;
+            self.write(place).await?;
         }
         Ok(())
     }
 
-    async fn write(&mut self, spool_dir: &Path) -> io::Result<()> {
+    async fn write(&mut self, place: SpoolPlace<'_>) -> Result<(), NoBody> {
         let bytes = std::mem::take(&mut self.memory);
-        let (file, length) = match self.file.take() {
-            Some(file) => file,
+        let mut stored = match self.file.take() {
+            Some(mut stored) => {
+                place.look().await;
+                take_space(&mut stored.space, bytes.len())?;
+                stored
+            }
             None => {
-                let dir = spool_dir.to_owned();
-                let file = blocking(move || tempfile::tempfile_in(dir)).await?;
+                let mut space = place.account(SpoolPurpose::Body).await;
+                take_space(&mut space, bytes.len())?;
+                let file = place.create().await.map_err(NoBody::Spool)?;
                 self.in_file.get_or_insert_with(InFile::new);
-                (Arc::new(file), 0)
+                BodyFile { file: Arc::new(file), length: 0, space }
             }
         };
-        let target = file.clone();
-        let count = bytes.len() as u64;
-        blocking(move || (&*target).write_all(&bytes)).await?;
-        self.file = Some((file, length + count));
+        let (target, count) = (stored.file.clone(), bytes.len() as u64);
+        let written = blocking(move || (&*target).write_all(&bytes)).await;
+        written.map_err(NoBody::Spool)?;
+        stored.length += count;
+        self.file = Some(stored);
         Ok(())
     }
 
@@ -177,21 +201,26 @@ impl Collected {
     ///
     /// # Errors
     /// When it cannot be stored.
-    pub async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
+    pub async fn finish(mut self, place: SpoolPlace<'_>) -> Result<Body, NoBody> {
         if self.file.is_none() {
             return Ok(Body::Memory(self.memory));
         }
-        self.write(spool_dir).await.map_err(NoBody::Spool)?;
+        self.write(place).await?;
         match self.file {
-            Some((file, length)) => Ok(Body::File(file, length)),
+            Some(file) => Ok(Body::File(file)),
             None => Ok(Body::Memory(Vec::new())),
         }
     }
 }
 
+fn take_space(space: &mut SpooledBytes, bytes: usize) -> Result<(), NoBody> {
+    if space.take(bytes) { Ok(()) } else { Err(NoBody::NoSpace) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::spool_folder::SpoolFolder;
 
     #[test]
     fn the_more_bodies_there_are_the_less_each_collects_before_it_is_written() {
@@ -204,12 +233,30 @@ mod tests {
     #[tokio::test]
     async fn a_body_with_a_file_is_counted_until_it_has_come() {
         let dir = tempfile::tempdir().unwrap();
+        let folder = SpoolFolder { path: dir.path().to_owned(), space: Arc::default() };
+        let place = SpoolPlace { folder: &folder, owner: &"pool www" };
         let mut collected = Collected::within(1 << 30, 10);
-        collected.add(b"short", dir.path()).await.unwrap();
+        collected.add(b"short", place).await.unwrap();
         assert!(collected.in_file.is_none());
-        collected.add(b"and some more", dir.path()).await.unwrap();
+        collected.add(b"and some more", place).await.unwrap();
         assert!(collected.in_file.is_some());
-        let body = collected.finish(dir.path()).await.unwrap();
+        let body = collected.finish(place).await.unwrap();
         assert_eq!(body.len(), 18);
+        assert_eq!(folder.space.used_by("pool www"), 18);
+        drop(body);
+        assert_eq!(folder.space.used_by("pool www"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_without_space_is_refused_and_gives_its_space_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = SpoolFolder { path: dir.path().to_owned(), space: Arc::default() };
+        folder.space.configure(Some(300));
+        let place = SpoolPlace { folder: &folder, owner: &"pool www" };
+        let mut collected = Collected::within(1 << 30, 10);
+        collected.add(&[1; 200], place).await.unwrap();
+        let refused = collected.add(&[1; 100], place).await;
+        assert!(matches!(refused, Err(NoBody::NoSpace)), "{refused:?}");
+        assert_eq!(folder.space.used_by("pool www"), 0);
     }
 }

@@ -5,7 +5,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -14,6 +13,7 @@ use maitred_http1::{Head, ResponseStart};
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{Part, ResponseBody, Slice};
+use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
@@ -53,11 +53,16 @@ pub trait HttpClient: Client {
     /// Bytes sent to it.
     fn sent(&self) -> u64;
 
-    /// Collects the request's body, of at most `limit` bytes.
+    /// Collects the request's body, of at most `limit` bytes, in memory or in `place`.
     ///
     /// # Errors
     /// Why there is none; no further request can be read from the connection then.
-    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody>;
+    async fn body(
+        &mut self,
+        head: &Head,
+        limit: u64,
+        place: SpoolPlace<'_>,
+    ) -> Result<Body, NoBody>;
 
     /// Accepts the request's body: sends `100 Continue` to a client that expects it.
     ///

@@ -12,3 +12,5 @@ pub mod hosts;
 pub(crate) mod request_memory;
 pub(crate) mod server_timing;
 pub(crate) mod spool;
+pub(crate) mod spool_budget;
+pub(crate) mod spool_folder;

@@ -1,14 +1,18 @@
 //! Buffers script output that the client has not read yet: in memory, then in a temporary file, up
-//! to the pool's `spool_limit`; beyond that the script waits.
+//! to the pool's `spool_limit` and its share of `spool_dir`; beyond that the script waits.
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::future::pending;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::http::body::blocking;
+use crate::http::spool_budget::SpoolPurpose;
+use crate::http::spool_folder::{SpoolPlace, SpooledBytes};
 use crate::net::client_memory::{self, ClientMemory};
 
 /// Memory buffer of one response in bytes, for a client that does not share it between streams.
@@ -32,39 +36,56 @@ pub struct Spool<'a> {
     /// Bytes of the first piece that are sent.
     sent: usize,
     /// Sent after the memory.
-    file: Option<Arc<File>>,
-    /// Bytes written to the file, and bytes read back.
-    written: u64,
-    read: u64,
+    file: Option<Box<SpoolFile>>,
     /// Sent after the file: bytes that did not fit there.
     held: Vec<u8>,
-    dir: &'a Path,
+    place: SpoolPlace<'a>,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
     /// Its bytes among those of all clients.
     counted: ClientMemory,
     limit: u64,
     full_disk: bool,
+    /// Bytes for which there was no space, since its pool has its share of `spool_dir`.
+    lacking: Option<usize>,
+}
+
+/// The file of a response. What is read back is no longer in it, if the file system can free a
+/// part of a file.
+#[derive(Debug)]
+struct SpoolFile {
+    file: Arc<File>,
+    /// Bytes written to the file, and bytes read back.
+    written: u64,
+    read: u64,
+    space: SpooledBytes,
+}
+
+/// What has become of bytes for the file.
+enum Stored {
+    InFile,
+    /// There is no space for them; they are in memory still.
+    NoSpace(Vec<u8>),
+    Failed(Vec<u8>, io::Error),
 }
 
 impl<'a> Spool<'a> {
     /// An empty spool for up to `limit` bytes: `memory_limit` of them in memory, the rest in a file
-    /// in `dir`.
-    pub fn new(dir: &'a Path, memory_limit: usize, limit: u64) -> Spool<'a> {
+    /// in `place`.
+    pub fn new(place: SpoolPlace<'a>, memory_limit: usize, limit: u64) -> Spool<'a> {
         Spool {
             first: Vec::new(),
             memory: VecDeque::new(),
             memory_bytes: 0,
             sent: 0,
             file: None,
-            written: 0,
-            read: 0,
             held: Vec::new(),
-            dir,
+            place,
             memory_limit,
             counted: ClientMemory::default(),
             limit,
             full_disk: false,
+            lacking: None,
         }
     }
 
@@ -86,21 +107,51 @@ impl<'a> Spool<'a> {
         self.counted.holds(self.memory_bytes);
     }
 
+    /// Bytes in the file that are still to be read back.
+    fn unread(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| file.written - file.read)
+    }
+
     /// Whether everything has been sent.
     pub fn is_empty(&self) -> bool {
-        self.memory_bytes == 0 && self.read == self.written && self.held.is_empty()
+        self.memory_bytes == 0 && self.unread() == 0 && self.held.is_empty()
     }
 
     /// Whether it accepts more.
     pub fn has_room(&self) -> bool {
-        let behind = self.read < self.written || !self.held.is_empty();
+        let behind = self.unread() > 0 || !self.held.is_empty();
         if self.memory_bytes < self.memory_limit() && !behind {
             return true;
         }
-        !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
+        let has_space = |lacking| {
+            let is_settled = self.held.is_empty() && self.memory_bytes <= self.settled_limit();
+            is_settled && self.place.admits_response(lacking)
+        };
+        !self.full_disk
+            && self.memory_bytes as u64 + self.unread() < self.limit
+            && self.lacking.is_none_or(has_space)
     }
 
-    /// Adds bytes: to memory, or to the file if the memory is full or the file in use.
+    /// Whether it accepts nothing since its pool has its share of `spool_dir`.
+    pub fn lacks_space(&self) -> bool {
+        self.lacking.is_some() && !self.has_room()
+    }
+
+    /// Returns when other files have gone, and there is space for what lacked it. Then
+    /// [`Spool::settle`] makes room.
+    pub async fn space(&self) {
+        let Some(lacking) = self.lacking else { return pending().await };
+        let bytes = match self.held.len() {
+            0 if self.memory_bytes > self.settled_limit() => self.memory_bytes,
+            0 => lacking,
+            held => held,
+        };
+        self.place.space_for_response(bytes).await;
+    }
+
+    /// Adds bytes: to memory, or to the file if the memory is full or the file in use. Without
+    /// space in `spool_dir` they stay in memory, and [`Spool::has_room`] is false until there is
+    /// some, or the client has read bytes before them.
     ///
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory, and [`Spool::has_room`] is false
@@ -109,7 +160,7 @@ impl<'a> Spool<'a> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let behind_file = self.read < self.written;
+        let behind_file = self.unread() > 0;
         if !self.held.is_empty() || (self.full_disk && behind_file) {
             self.held.extend_from_slice(&bytes);
             return Ok(());
@@ -118,14 +169,22 @@ impl<'a> Spool<'a> {
             self.keep(bytes);
             return Ok(());
         }
-        let (bytes, written) = Box::pin(self.write(bytes)).await;
-        match written {
-            Ok(count) => {
-                self.written += count;
+        Box::pin(self.store(bytes)).await
+    }
+
+    /// Writes bytes to the file, or holds them.
+    async fn store(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        match self.write(bytes).await {
+            Stored::InFile => Ok(()),
+            Stored::NoSpace(bytes) if self.unread() == 0 => {
+                self.keep(bytes);
                 Ok(())
             }
-            Err(error) => {
-                self.full_disk = true;
+            Stored::NoSpace(bytes) => {
+                self.held = bytes;
+                Ok(())
+            }
+            Stored::Failed(bytes, error) => {
                 self.held = bytes;
                 Err(error)
             }
@@ -133,13 +192,24 @@ impl<'a> Spool<'a> {
     }
 
     /// Moves bytes beyond the memory limit to the file, because the client reads nothing now; not
-    /// if the file holds later bytes.
+    /// if the file holds later bytes. Those that lacked space follow, if there is some.
     ///
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory.
     pub async fn settle(&mut self) -> io::Result<()> {
-        let is_last = self.read == self.written && self.held.is_empty();
-        if self.memory_bytes <= self.settled_limit() || !is_last || self.full_disk {
+        let has_space = |bytes| self.lacking.is_none() || self.place.admits_response(bytes);
+        if self.full_disk {
+            return Ok(());
+        }
+        if !self.held.is_empty() {
+            if !has_space(self.held.len()) {
+                return Ok(());
+            }
+            let held = std::mem::take(&mut self.held);
+            return Box::pin(self.store(held)).await;
+        }
+        let is_last = self.unread() == 0;
+        if self.memory_bytes <= self.settled_limit() || !is_last || !has_space(self.memory_bytes) {
             return Ok(());
         }
         let mut unsent = std::mem::take(&mut self.first);
@@ -147,14 +217,13 @@ impl<'a> Spool<'a> {
         self.memory.drain(..).for_each(|piece| unsent.extend_from_slice(&piece));
         self.memory_bytes = 0;
         self.count();
-        let (unsent, written) = Box::pin(self.write(unsent)).await;
-        match written {
-            Ok(count) => {
-                self.written += count;
+        match Box::pin(self.write(unsent)).await {
+            Stored::InFile => Ok(()),
+            Stored::NoSpace(unsent) => {
+                self.keep(unsent);
                 Ok(())
             }
-            Err(error) => {
-                self.full_disk = true;
+            Stored::Failed(unsent, error) => {
                 self.keep(unsent);
                 Err(error)
             }
@@ -175,43 +244,77 @@ impl<'a> Spool<'a> {
         }
     }
 
-    async fn write(&mut self, bytes: Vec<u8>) -> (Vec<u8>, io::Result<u64>) {
-        let file = match &self.file {
-            Some(file) => file.clone(),
+    async fn write(&mut self, bytes: Vec<u8>) -> Stored {
+        let length = bytes.len();
+        let stored = self.write_file(bytes).await;
+        self.lacking = matches!(stored, Stored::NoSpace(_)).then_some(length);
+        self.full_disk |= matches!(stored, Stored::Failed(..));
+        stored
+    }
+
+    async fn write_file(&mut self, bytes: Vec<u8>) -> Stored {
+        let file = match &mut self.file {
+            Some(file) => {
+                self.place.look().await;
+                if !file.space.take(bytes.len()) {
+                    return Stored::NoSpace(bytes);
+                }
+                file
+            }
             None => {
-                let dir = self.dir.to_owned();
-                match blocking(move || tempfile::tempfile_in(dir)).await {
-                    Ok(file) => self.file.insert(Arc::new(file)).clone(),
-                    Err(error) => return (bytes, Err(error)),
+                let mut space = self.place.account(SpoolPurpose::Response).await;
+                if !space.take(bytes.len()) {
+                    return Stored::NoSpace(bytes);
+                }
+                match self.place.create().await {
+                    Ok(file) => self.file.insert(Box::new(SpoolFile {
+                        file: Arc::new(file),
+                        written: 0,
+                        read: 0,
+                        space,
+                    })),
+                    Err(error) => return Stored::Failed(bytes, error),
                 }
             }
         };
         let bytes = Arc::new(bytes);
-        let (source, at) = (bytes.clone(), self.written);
-        let written = blocking(move || file.write_all_at(&source, at)).await;
-        let count = bytes.len() as u64;
-        (Arc::try_unwrap(bytes).unwrap_or_default(), written.map(|()| count))
+        let (target, source, at) = (file.file.clone(), bytes.clone(), file.written);
+        let written = blocking(move || target.write_all_at(&source, at)).await;
+        match written {
+            Ok(()) => {
+                file.written += bytes.len() as u64;
+                Stored::InFile
+            }
+            Err(error) => {
+                file.space.give_back(bytes.len());
+                Stored::Failed(Arc::try_unwrap(bytes).unwrap_or_default(), error)
+            }
+        }
     }
 
     async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let unread = self.written - self.read;
-        let (Some(file), 1..) = (&self.file, unread) else {
+        let (unread, most) = (self.unread(), self.memory_limit());
+        let (Some(spooled), 1..) = (&mut self.file, unread) else {
             return Ok(None);
         };
-        let length = usize::try_from(unread)
-            .unwrap_or(PIECE_BYTES)
-            .min(PIECE_BYTES)
-            .min(self.memory_limit());
-        let (file, at) = (file.clone(), self.read);
-        let piece = blocking(move || {
+        let length = usize::try_from(unread).unwrap_or(PIECE_BYTES).min(PIECE_BYTES).min(most);
+        let (file, at) = (spooled.file.clone(), spooled.read);
+        let until = at + length as u64;
+        let is_last = until == spooled.written;
+        let (piece, is_freed) = blocking(move || {
             let mut piece = vec![0; length];
-            file.read_exact_at(&mut piece, at).map(|()| piece)
+            file.read_exact_at(&mut piece, at)?;
+            // From its start, since the parts of blocks at both ends stay.
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok((piece, !is_last && fallocate(&file, hole, 0, until).is_ok()))
         })
         .await?;
-        self.read += length as u64;
-        if self.read == self.written {
+        spooled.read = until;
+        if is_last {
             // The file is read completely: its blocks are freed.
-            (self.file, self.read, self.written) = (None, 0, 0);
+            self.file = None;
+        } else if is_freed {
+            spooled.space.shrink_to(spooled.written - until);
         }
         Ok(Some(piece))
     }
@@ -222,7 +325,7 @@ impl<'a> Spool<'a> {
     /// When the file cannot be read.
     pub async fn front(&mut self) -> io::Result<Option<&[u8]>> {
         if self.first.is_empty()
-            && self.read < self.written
+            && self.unread() > 0
             && let Some(piece) = Box::pin(self.read_back()).await?
         {
             self.keep(piece);
@@ -248,8 +351,22 @@ impl<'a> Spool<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::path::Path;
+    use std::pin::Pin;
+    use std::task::Poll;
+
     use super::*;
+    use crate::http::spool_folder::SpoolFolder;
     use crate::net::client_memory::{LEAST_BYTES, TOTAL_BYTES};
+
+    fn folder(path: &Path) -> SpoolFolder {
+        SpoolFolder { path: path.to_owned(), space: Arc::default() }
+    }
+
+    fn place(folder: &SpoolFolder) -> SpoolPlace<'_> {
+        SpoolPlace { folder, owner: &"pool www" }
+    }
 
     async fn empty(spool: &mut Spool<'_>, step: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -264,13 +381,14 @@ mod tests {
     #[tokio::test]
     async fn what_its_client_does_not_take_goes_to_the_file_in_its_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), 1000, 1 << 30);
+        let folder = folder(dir.path());
+        let mut spool = Spool::new(place(&folder), 1000, 1 << 30);
         let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
         spool.push(all[..3000].to_vec()).await.unwrap();
         spool.advance(10);
         assert_eq!(spool.memory_bytes, 3000, "the first piece may be taken at once");
         spool.settle().await.unwrap();
-        assert_eq!((spool.memory_bytes, spool.written), (0, 2990));
+        assert_eq!((spool.memory_bytes, spool.unread()), (0, 2990));
         spool.push(all[3000..].to_vec()).await.unwrap();
         assert!(spool.front().await.unwrap().unwrap().len() <= 1000);
         assert_eq!(empty(&mut spool, 333).await, &all[10..]);
@@ -284,7 +402,8 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn bytes_come_out_in_order_whether_they_went_through_the_file_or_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        let folder = folder(dir.path());
+        let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(40);
         for (index, piece) in pieces.iter().enumerate() {
             spool.push(piece.clone()).await.unwrap();
@@ -302,10 +421,11 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn many_spools_together_use_files_before_each_would_by_itself() {
         let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path());
         let mut spools = Vec::new();
         let mut in_memory = 0;
         for _ in 0..1000 {
-            let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+            let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
             for _ in 0..8 {
                 spool.push(vec![1; MEMORY_BYTES / 8]).await.unwrap();
                 spool.settle().await.unwrap();
@@ -323,7 +443,8 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_full_spool_has_no_room() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1_000_000);
+        let folder = folder(dir.path());
+        let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1_000_000);
         let mut pushed = 0;
         while spool.has_room() {
             spool.push(vec![0; 100_000]).await.unwrap();
@@ -334,7 +455,8 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn without_a_disk_everything_is_still_sent_and_the_script_waits() {
-        let mut spool = Spool::new(Path::new("/nonexistent"), MEMORY_BYTES, 1 << 30);
+        let folder = folder(Path::new("/nonexistent"));
+        let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(7);
         let mut failed = false;
         for piece in &pieces {
@@ -348,18 +470,95 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_disk_that_fills_up_midway_costs_no_memory_and_no_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        let folder = folder(dir.path());
+        let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(20);
         for piece in &pieces[..12] {
             spool.push(piece.clone()).await.unwrap();
         }
         // A file that cannot be written any more, though what it holds can be read.
-        let file = spool.file.take().unwrap();
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*file));
-        spool.file = Some(Arc::new(File::open(path).unwrap()));
+        let spooled = spool.file.as_mut().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*spooled.file));
+        spooled.file = Arc::new(File::open(path).unwrap());
         assert!(spool.push(pieces[12].clone()).await.is_err());
         assert!(!spool.has_room() && spool.memory_bytes <= MEMORY_BYTES + 100_000);
         assert!(empty(&mut spool, 7_000).await == pieces[..13].concat());
         assert!(spool.has_room());
+    }
+
+    /// Pushes pieces until there is no room.
+    async fn fill(spool: &mut Spool<'_>) -> usize {
+        let mut pushed = 0;
+        while spool.has_room() {
+            spool.push(vec![(pushed % 251) as u8; 100_000]).await.unwrap();
+            pushed += 1;
+        }
+        pushed
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_share_of_the_folder_that_is_used_up_makes_the_script_wait_and_nothing_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path());
+        folder.space.configure(Some(4_000_000));
+        let other = SpoolPlace { folder: &folder, owner: &"pool other" };
+        let mut first = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
+        let mut second = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
+        let mut third = Spool::new(other, MEMORY_BYTES, 1 << 30);
+        let pushed = fill(&mut first).await;
+        assert!(first.lacks_space() && folder.space.used_by("pool www") == 2_000_000);
+        assert!(first.held.len() == 100_000 && first.memory_bytes <= MEMORY_BYTES + 100_000);
+        // One whose pool has no space has memory, and nothing of it is written behind the rest.
+        let of_second = fill(&mut second).await;
+        assert!(second.lacks_space() && second.file.is_none() && second.held.is_empty());
+        let of_third = fill(&mut third).await;
+        assert_eq!(folder.space.used_by("pool other"), 1_000_000);
+        // What is read back makes space for more of it, and what is dropped for others.
+        first.front().await.unwrap();
+        let unsent = first.memory_bytes;
+        first.advance(100_000);
+        assert!(first.memory_bytes < unsent);
+        {
+            let mut waits = Box::pin(second.space());
+            assert!(is_pending(waits.as_mut()).await);
+            let all = empty(&mut first, 70_001).await;
+            assert_eq!(all.len(), (pushed - 1) * 100_000);
+            assert!(all.chunks(100_000).zip(1..).all(|(piece, number)| piece[0] == number));
+            waits.await;
+        }
+        let more = fill(&mut second).await;
+        assert!(more > 0);
+        drop((first, third));
+        let all = empty(&mut second, 333_333).await;
+        assert_eq!(all.len(), (of_second + more) * 100_000);
+        assert!(of_third > 0 && folder.space.read().0 == 0);
+    }
+
+    /// Whether it is not done yet.
+    async fn is_pending(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_is_read_back_leaves_the_disk_before_the_rest_is_read() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path());
+        let mut spool = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
+        for piece in numbered(40) {
+            spool.push(piece).await.unwrap();
+        }
+        let on_disk = |spool: &Spool<'_>| {
+            spool.file.as_ref().unwrap().file.metadata().unwrap().blocks() * 512
+        };
+        assert!(spool.unread() > 3_000_000 && folder.space.read().0 == spool.unread());
+        while spool.unread() > 1_000_000 {
+            let length = spool.front().await.unwrap().unwrap().len();
+            spool.advance(length);
+        }
+        assert_eq!(folder.space.read().0, spool.unread());
+        assert!(on_disk(&spool) <= spool.unread() + 8192);
+        empty(&mut spool, 70_001).await;
+        assert_eq!(folder.space.read().0, 0);
     }
 }

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::cache::Cache;
 use crate::http::hosts::host_name;
 use crate::http::request_memory::RequestMemory;
+use crate::http::spool_folder::SpoolSpace;
 use crate::logging::access_log::AccessLog;
 use crate::logging::deferred::CurrentLog;
 use crate::logging::log_limit::UpstreamLogs;
@@ -138,6 +139,8 @@ pub struct Shared {
     pub limits: AllLimits,
     /// Counters of upstream HTTP servers.
     pub proxies: AllProxyStats,
+    /// The account of spooled files.
+    pub spool: Arc<SpoolSpace>,
     /// Log limits of upstream FastCGI servers.
     pub upstream_logs: UpstreamLogs,
     /// Authentication for the users of sites.
@@ -214,6 +217,7 @@ impl Shared {
             limits: AllLimits::default(),
             proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
+            spool: Arc::default(),
             porter: Authenticator::default(),
             threads,
             agent: Agent::default(),
@@ -243,6 +247,7 @@ impl Shared {
             proxies: &self.proxies,
             pool_access_logs: &self.pool_access_logs,
             upstream_logs: &self.upstream_logs,
+            spool: &self.spool,
             troubles: &self.troubles,
             open_files: self.open_files,
         }
@@ -428,6 +433,7 @@ impl Thread {
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
         let sites = Sites::open(config, shared.resources(), None)?;
         shared.requests.limit(sites.clients.request_memory);
+        shared.spool.configure(sites.spool_max_size);
         Ok(Thread {
             number,
             shared,
@@ -468,6 +474,7 @@ impl Thread {
     pub fn switch(&self) {
         if let Some(sites) = self.prepared.swap(None) {
             self.shared.requests.limit(sites.clients.request_memory);
+            self.shared.spool.configure(sites.spool_max_size);
             self.sites.store(sites);
         }
     }

@@ -1,12 +1,12 @@
 //! A FastCGI listener: its pool, or only the pool's status, and the allowed clients.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use maitred_config::{Config, FastcgiListener, Pool as Settings};
 
 use crate::backend::Backend;
+use crate::http::spool_folder::{SpoolFolder, SpoolPlace};
 use crate::logging::pool_access_log::PoolAccessLog;
 use crate::pool::Pool;
 use crate::site::sites::Resources;
@@ -17,7 +17,7 @@ pub struct FastcgiSite {
     pub backend: Backend,
     pool: Arc<Pool>,
     /// Folder for temporary files of large bodies and responses.
-    pub spool_dir: PathBuf,
+    pub spool: SpoolFolder,
     /// Whether it serves only status page and ping.
     pub is_for_status: bool,
     /// Its access log, if any.
@@ -58,12 +58,17 @@ impl FastcgiSite {
         FastcgiSite {
             backend: Backend::Pool(pool.clone()),
             pool,
-            spool_dir: config.spool_dir.clone(),
+            spool: resources.spool_folder(config),
             is_for_status,
             log: log.filter(|_| !is_for_status),
             allowed: listener.allowed_clients.clone(),
             as_worker: is_fpm && settings.catch_workers_output,
         }
+    }
+
+    /// Where it spools for its pool.
+    pub fn place(&self) -> SpoolPlace<'_> {
+        SpoolPlace { folder: &self.spool, owner: &self.backend }
     }
 
     /// The pool.

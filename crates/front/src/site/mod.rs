@@ -24,7 +24,6 @@ pub(crate) mod verdict_table;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination, Mode};
@@ -35,6 +34,7 @@ use maitred_rules::settings::Rules;
 
 use crate::backend::Backend;
 use crate::cache::SiteCache;
+use crate::http::spool_folder::SpoolFolder;
 use crate::logging::site_log::SiteLog;
 use crate::proxy::server::Server;
 use crate::runtime::thread;
@@ -55,7 +55,7 @@ pub struct Site {
     /// Its settings.
     pub settings: maitred_config::Site,
     /// Folder for temporary files of large bodies and responses.
-    pub spool_dir: PathBuf,
+    pub spool: SpoolFolder,
     /// The backend of its scripts.
     pub backend: Backend,
     /// Its rules for paths and clients; none: it has no rules.
@@ -139,7 +139,7 @@ impl Site {
         let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
         Ok(Site {
             settings: settings.clone(),
-            spool_dir: config.spool_dir.clone(),
+            spool: resources.spool_folder(config),
             rules: compile_rules(settings)?,
             cache: SiteCache::of(settings, resources.cache),
             limits: resources.limits.of(settings),

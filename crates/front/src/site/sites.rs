@@ -10,6 +10,7 @@ use maitred_rules::networks::Networks;
 
 use crate::cache::Cache;
 use crate::http::hosts::{Hosts, host_name, https_address};
+use crate::http::spool_folder::{SpoolFolder, SpoolSpace};
 use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
@@ -38,8 +39,17 @@ pub struct Resources<'a> {
     pub upstream_logs: &'a UpstreamLogs,
     /// The repeated errors of the front.
     pub troubles: &'a Arc<RepeatedErrors>,
+    /// The account of spooled files.
+    pub spool: &'a Arc<SpoolSpace>,
     /// Descriptors that the large files of one thread may have.
     pub open_files: usize,
+}
+
+impl Resources<'_> {
+    /// `spool_dir` of a configuration.
+    pub fn spool_folder(&self, config: &Config) -> SpoolFolder {
+        SpoolFolder { path: config.spool_dir.clone(), space: self.spool.clone() }
+    }
 }
 
 /// All sites, in one thread.
@@ -54,6 +64,7 @@ pub struct Sites {
     pub(crate) is_proxied: bool,
     pub(crate) rates: Rates,
     pub(crate) clients: ClientLimits,
+    pub(crate) spool_max_size: Option<u64>,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// The limits of each of their folders.
@@ -122,7 +133,7 @@ impl Sites {
         for settings in &config.sites {
             let same = before
                 .get(&settings.hosts)
-                .filter(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
+                .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir);
             sites.push(match same {
                 Some(&site) => site.clone(),
                 None => Arc::new(Site::open(config, resources, settings, limits)?),
@@ -138,6 +149,7 @@ impl Sites {
             is_proxied: config.proxy_protocol,
             rates: Rates { request: config.min_request_rate, response: config.min_response_rate },
             clients: config.clients.clone(),
+            spool_max_size: config.spool_max_size,
             hosts: Hosts::of(&config.sites),
             sites,
             limits,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::expr::{Condition, Evaluation, Template};
 use crate::process::Scope;
-use crate::regex::Regex;
+use crate::regex::{Regex, TooCostly};
 use crate::table::Table;
 use crate::words::Words;
 
@@ -174,21 +174,25 @@ impl HeaderRule {
     }
 
     /// Applies the directive to headers.
-    pub fn apply(&self, scope: &Scope<'_>, headers: &mut Table) {
-        if !self.when.holds(scope) {
-            return;
+    ///
+    /// # Errors
+    /// When its expressions are too costly, or the evaluation has taken too long: the headers may
+    /// lack what it says.
+    pub fn apply(&self, scope: &Scope<'_>, headers: &mut Table) -> Result<(), TooCostly> {
+        if !self.when.holds(scope)? {
+            return Ok(());
         }
         match &self.action {
-            Action::Set => headers.set(&self.name, self.text(scope)),
+            Action::Set => headers.set(&self.name, self.text(scope)?),
             Action::SetIfEmpty => {
                 if headers.get(&self.name).is_none() {
-                    headers.set(&self.name, self.text(scope));
+                    headers.set(&self.name, self.text(scope)?);
                 }
             }
-            Action::Add => headers.add(&self.name, self.text(scope)),
-            Action::Append => headers.append(&self.name, &self.text(scope)),
+            Action::Add => headers.add(&self.name, self.text(scope)?),
+            Action::Append => headers.append(&self.name, &self.text(scope)?),
             Action::Merge => {
-                let text = self.text(scope);
+                let text = self.text(scope)?;
                 let has = |value: &[u8]| {
                     value.split(|byte| *byte == b',').any(|own| own.trim_ascii() == text)
                 };
@@ -200,22 +204,31 @@ impl HeaderRule {
             Action::Note => {}
             Action::Echo(regex) => {
                 for (name, value) in scope.request.headers_in.iter() {
-                    if scope.check_time().is_ok() && regex.is_match(name).unwrap_or(false) {
+                    scope.check_time()?;
+                    if regex.is_match(name)? {
                         headers.add(name, value);
                     }
                 }
             }
-            Action::Edit { .. } if scope.check_time().is_err() => {}
             Action::Edit { regex, is_global } => {
-                let text = self.text(scope);
-                headers.edit(&self.name, |value| edited(value, regex, &text, *is_global));
+                scope.check_time()?;
+                let text = self.text(scope)?;
+                let mut result = Ok(());
+                headers.edit(&self.name, |value| {
+                    edited(value, regex, &text, *is_global).unwrap_or_else(|costly| {
+                        result = Err(costly);
+                        Vec::new()
+                    })
+                });
+                result?;
             }
         }
+        Ok(())
     }
 
-    fn text(&self, scope: &Scope<'_>) -> Vec<u8> {
+    fn text(&self, scope: &Scope<'_>) -> Result<Vec<u8>, TooCostly> {
         if let Some(template) = &self.expression {
-            return Evaluation::new(scope).text(template).unwrap_or_default();
+            return Evaluation::new(scope).text(template);
         }
         let mut text = Vec::new();
         for piece in &self.value {
@@ -229,22 +242,22 @@ impl HeaderRule {
         }
         // No line end gets into a header.
         text.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
-        text
+        Ok(text)
     }
 }
 
 /// The first match replaced, or all of them (`process_regexp`).
-fn edited(value: &[u8], regex: &Regex, text: &[u8], is_global: bool) -> Vec<u8> {
-    let Ok(Some(found)) = regex.captures(value) else {
-        return value.to_vec();
+fn edited(value: &[u8], regex: &Regex, text: &[u8], is_global: bool) -> Result<Vec<u8>, TooCostly> {
+    let Some(found) = regex.captures(value)? else {
+        return Ok(value.to_vec());
     };
     let (start, end) = (found.start(), found.end());
     let rest = &value[end..];
     let rest = match is_global && end > start {
-        true => edited(rest, regex, text, true),
+        true => edited(rest, regex, text, true)?,
         false => rest.to_vec(),
     };
-    [&value[..start], &found.expand(text), &rest].concat()
+    Ok([&value[..start], &found.expand(text), &rest].concat())
 }
 
 impl When {
@@ -267,15 +280,14 @@ impl When {
         Err(format!("Unknown parameter: {}", String::from_utf8_lossy(clause)))
     }
 
-    fn holds(&self, scope: &Scope<'_>) -> bool {
+    fn holds(&self, scope: &Scope<'_>) -> Result<bool, TooCostly> {
         match self {
-            When::Any => true,
-            When::Never => false,
-            When::Variable { name, is_set } => scope.request.env.get(name).is_some() == *is_set,
-            When::Expression(condition) => {
-                // An expression that cannot be evaluated is ignored, and the directive applies.
-                Evaluation::new(scope).holds(condition).unwrap_or(true)
-            }
+            When::Any => Ok(true),
+            When::Never => Ok(false),
+            When::Variable { name, is_set } => Ok(scope.request.env.get(name).is_some() == *is_set),
+            // Apache ignores an expression that it cannot evaluate, and applies the directive. But
+            // clients choose how long one takes.
+            When::Expression(condition) => Evaluation::new(scope).holds(condition),
         }
     }
 }

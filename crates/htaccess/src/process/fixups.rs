@@ -36,7 +36,7 @@ impl Processor<'_> {
             }
             _ => {}
         }
-        self.change_headers(request);
+        self.change_headers(request)?;
         if let Some(media_type) = request.forced_type.take() {
             request.content_type = Some(media_type);
         }
@@ -47,17 +47,18 @@ impl Processor<'_> {
     }
 
     /// Applies RequestHeader.
-    fn change_headers(&self, request: &mut Request) {
+    fn change_headers(&self, request: &mut Request) -> Result<(), Stop> {
         let conf = Arc::clone(&request.conf);
         if conf.headers.request.is_empty() {
-            return;
+            return Ok(());
         }
         let mut headers = request.headers_in.clone();
         for rule in &conf.headers.request {
-            rule.apply(&self.scope(request), &mut headers);
+            rule.apply(&self.scope(request), &mut headers)?;
         }
         request.headers_in = headers;
         request.has_changed_headers = true;
+        Ok(())
     }
 
     /// A directory gets its slash, and then its index file (`fixup_dir`).

@@ -226,6 +226,28 @@ fn a_worker_that_is_rewound_goes_on_counting_its_calls() {
 }
 
 #[test]
+fn a_worker_whose_event_is_another_file_takes_no_second_request_though_the_front_is_awake() {
+    let pool = pool();
+    let file = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
+    let mut worker = WorkerEnd::new(&pool.file, (0..THREADS).map(|_| file()).collect(), 0, 1);
+    let worker = worker.as_mut().unwrap();
+    pool.front.offer(0, 0, 1, 1, b"x");
+    assert!(worker.try_claim());
+    worker.finish();
+    assert!(!worker.is_cut_off(), "it has not looked");
+    pool.front.offer(0, 1, 1, 1, b"y");
+    assert!(!worker.try_claim() && worker.is_cut_off());
+    assert!(!worker.claim(), "it has to exit");
+    // One with its events goes on.
+    let mut other = pool.worker(1, 1);
+    for slot in [0, 1] {
+        pool.front.offer(1, slot, 1, 1, b"x");
+        assert!(other.try_claim());
+        other.finish();
+    }
+}
+
+#[test]
 fn a_worker_that_cannot_reach_its_front_is_cut_off() {
     let pool = pool();
     // A descriptor that a script has put in the place of the event.

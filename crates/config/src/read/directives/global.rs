@@ -445,6 +445,20 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "\"spool\"",
         read: |config, value| store(&mut config.spool_dir, value.directory()),
     },
+    Directive {
+        name: "spool_max_size",
+        default: Preset::Words("three quarters of the space that the file system has free"),
+        takes: "a size from 1048576 on such as \"10G\"",
+        needs: Needs::Live,
+        doc: "Most bytes of all files in `spool_dir`. One pool may have as many of them as are \
+              left, so half if no other has any, and there is always space for others; with its \
+              request bodies, it may have four times as many as are left. Beyond that, a script \
+              waits for its client, and a request body of more than 64 KiB is refused with a \
+              503. After an upgrade, the former front has a limit of its own until its last \
+              client has left.",
+        example: "\"10G\"",
+        read: |config, value| store(&mut config.spool_max_size, value.size(1 << 20).map(Some)),
+    },
     user_dirs::PRIVATE_DIR,
     Directive {
         name: "cache_memory",

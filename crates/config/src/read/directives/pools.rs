@@ -425,7 +425,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a size such as \"64M\"",
         needs: Needs::NewZygote,
         doc: "Most bytes of one response that are buffered for a slow client, first in memory, \
-              then in a file in `spool_dir`. Beyond it, the script waits.",
+              then in a file in `spool_dir`. Beyond it, and beyond the pool's share of \
+              `spool_max_size`, the script waits.",
         example: "\"256M\"",
         read: |pool, value| store(&mut pool.spool_limit, value.size(0)),
     },

@@ -15,6 +15,7 @@ use crate::admin::server_metrics::{
     CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, KNOWN_NODE, LOAD, NODE, PROXY, PURGE_LOG,
     PURGE_PEER, TRACES,
 };
+use crate::backend::Backend;
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
 
@@ -31,6 +32,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
             reading: metrics.page().read(),
+            spool_bytes: shared.spool.used_by(&Backend::Pool(pool.clone()).to_string()),
             classes: match view {
                 View::Whole | View::WithoutQueries => metrics.classes.read(),
                 View::WithoutRequests => Vec::new(),
@@ -47,10 +49,13 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
         scale: Some(node_load::of(shared)),
         routes: Vec::new(),
     };
+    let (spool_bytes, spool_limit_bytes) = shared.spool.read();
     let clients = Clients {
         memory_bytes: shared.requests.common_bytes(),
         rejected_requests: shared.requests.refused(),
         rejected_connections: shared.addresses.refused(),
+        spool_bytes,
+        spool_limit_bytes,
     };
     let spans = shared.traces.load().as_ref().map(|_| shared.trace_stats.read());
     let mut out = all(&pools, &figures, clients, format);

@@ -25,6 +25,7 @@ fn pool(name: &str) -> PoolFigures {
         queue_limit: 1000,
         workers_limit: 8,
         reading,
+        spool_bytes: 5,
         classes: vec![("/cart/*".to_owned(), RouteStats::default())],
         application: Some(Arc::new(application(name))),
     }
@@ -97,7 +98,13 @@ fn cache() -> PageCache {
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Format::Prometheus, Format::OpenMetrics] {
-        let clients = Clients { memory_bytes: 7, rejected_requests: 0, rejected_connections: 1 };
+        let clients = Clients {
+            memory_bytes: 7,
+            rejected_requests: 0,
+            rejected_connections: 1,
+            spool_bytes: 5,
+            spool_limit_bytes: Some(9),
+        };
         let text = all(&[pool("a"), pool("b")], &figures(), clients, form).finish();
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {

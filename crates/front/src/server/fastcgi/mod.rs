@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
+use maitred_scoreboard::Counter;
 
 use crate::backend::attempt::{Attempt, attempt, reject_early};
 use crate::backend::error::Failure;
 use crate::backend::run::Run;
-use crate::http::body::{Body, NoBody};
+use crate::http::body::{Body, NO_SPACE_FOR_BODY, NoBody, RETRY_BODY_SECONDS};
 use crate::logging::pool_access_log::Entry;
 use crate::logging::request_lines::RequestLines;
 use crate::net::socket::Socket;
@@ -197,7 +198,7 @@ async fn serve(
         && let Some(page) = status::page_at(pool, path, || call.query(), part)
     {
         // The body is irrelevant.
-        let _ = server.body(0, &site.spool_dir).await;
+        let _ = server.body(0, site.place()).await;
         let body = (!call.is_head()).then_some(page.body());
         let headers = page.cgi_headers(manner.powered_by.as_deref(), call.is_head());
         if let Some(log) = &mut log {
@@ -212,7 +213,7 @@ async fn serve(
         server.send(&response).await?;
         return Ok(AfterResponse::Keep);
     }
-    let body = match server.body(call.body_length(), &site.spool_dir).await {
+    let body = match server.body(call.body_length(), site.place()).await {
         Ok(body) => body,
         Err(no_body) => return refuse_body(server, call, log, site, no_body).await,
     };
@@ -245,7 +246,7 @@ async fn run_script(
         request_id: call.begun.request_id,
         id: "",
         trace: call.trace.as_ref().map(|trace| trace.trace_id),
-        spool_dir: &site.spool_dir,
+        spool: &site.spool,
         priority: Priority::Normal,
         lines: RequestLines::new(is_remembered),
         fields: call,
@@ -334,17 +335,22 @@ async fn refuse_body(
         }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
-            let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
+            let (method, target, dir) = (call.method(), call.target(), site.spool.path.display());
             site.backend.log(&format_args!(
                 "{method} {target}: its body cannot be stored in {dir}: {error}"
             ));
             (507, "The body could not be stored: the disk is full or cannot be written.")
         }
+        NoBody::NoSpace => {
+            site.backend.count(Counter::BodiesRefused);
+            (503, NO_SPACE_FOR_BODY)
+        }
     };
     if let Some(log) = log {
         log.write(status);
     }
-    let response = encoder::plain(call.begun.request_id, status, why, None);
+    let retry_after = (status == 503).then_some(RETRY_BODY_SECONDS);
+    let response = encoder::plain(call.begun.request_id, status, why, retry_after);
     server.send(&response).await?;
     Ok(AfterResponse::Linger)
 }

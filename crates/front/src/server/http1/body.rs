@@ -1,10 +1,9 @@
 //! Reads request bodies of HTTP/1.1 from a connection.
 
-use std::path::Path;
-
 use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head};
 
 use crate::http::body::{Body, Collected, NoBody};
+use crate::http::spool_folder::SpoolPlace;
 use crate::server::http1::connection::Connection;
 
 /// Collects the body that follows `head`. Sends `100 Continue` only after the size was checked
@@ -16,7 +15,7 @@ pub async fn collect(
     connection: &mut Connection,
     head: &Head,
     limit: u64,
-    spool_dir: &Path,
+    place: SpoolPlace<'_>,
 ) -> Result<Body, NoBody> {
     let length = match head.body {
         Framing::None => return Ok(Body::Memory(Vec::new())),
@@ -33,11 +32,11 @@ pub async fn collect(
     let mut pace = connection.body_pace();
     loop {
         let complete = match length {
-            Some(length) => take_length(connection, &mut collected, length, spool_dir).await?,
-            None => take_chunks(connection, &mut collected, &mut chunks, spool_dir).await?,
+            Some(length) => take_length(connection, &mut collected, length, place).await?,
+            None => take_chunks(connection, &mut collected, &mut chunks, place).await?,
         };
         if complete {
-            return collected.finish(spool_dir).await;
+            return collected.finish(place).await;
         }
         match connection.fill_body(collected.len(), &mut pace).await {
             Some(Ok(count)) if count > 0 => {}
@@ -51,13 +50,13 @@ pub(crate) async fn take_length(
     connection: &mut Connection,
     collected: &mut Collected,
     length: u64,
-    spool_dir: &Path,
+    place: SpoolPlace<'_>,
 ) -> Result<bool, NoBody> {
     let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
     let input = connection.input();
     let count = missing.min(input.len());
     let bytes = input.split_to(count);
-    collected.add(&bytes, spool_dir).await?;
+    collected.add(&bytes, place).await?;
     Ok(count == missing)
 }
 
@@ -65,14 +64,14 @@ pub(crate) async fn take_chunks(
     connection: &mut Connection,
     collected: &mut Collected,
     chunks: &mut ChunkedBody,
-    spool_dir: &Path,
+    place: SpoolPlace<'_>,
 ) -> Result<bool, NoBody> {
     let input = connection.input().split();
     let mut rest = &input[..];
     let mut complete = false;
     while !rest.is_empty() && !complete {
         let decoded = chunks.decode(rest).map_err(NoBody::Refused)?;
-        collected.add(decoded.data, spool_dir).await?;
+        collected.add(decoded.data, place).await?;
         rest = &rest[decoded.consumed..];
         complete = decoded.complete;
     }

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use maitred_http1::{Framing, Head, ResponseFraming, ResponseStart, Version, write_head};
@@ -12,6 +11,7 @@ use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply, Written};
 use crate::http::spool;
+use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
@@ -107,8 +107,13 @@ impl HttpClient for Connection {
         Connection::sent(self)
     }
 
-    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
-        crate::server::http1::body::collect(self, head, limit, spool_dir).await
+    async fn body(
+        &mut self,
+        head: &Head,
+        limit: u64,
+        place: SpoolPlace<'_>,
+    ) -> Result<Body, NoBody> {
+        crate::server::http1::body::collect(self, head, limit, place).await
     }
 
     async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {

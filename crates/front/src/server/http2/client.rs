@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::http::spool;
+use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
@@ -352,7 +352,12 @@ impl HttpClient for Http2Client {
         self.sent
     }
 
-    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+    async fn body(
+        &mut self,
+        head: &Head,
+        limit: u64,
+        place: SpoolPlace<'_>,
+    ) -> Result<Body, NoBody> {
         match head.body {
             Framing::None => return Ok(Body::Memory(Vec::new())),
             Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
@@ -363,10 +368,10 @@ impl HttpClient for Http2Client {
         let mut collected = Collected::within(limit, memory);
         let mut pace = StreamPace::of_body(&self.trunk);
         while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
-            collected.add(&bytes, spool_dir).await?;
+            collected.add(&bytes, place).await?;
         }
         self.body = None;
-        collected.finish(spool_dir).await
+        collected.finish(place).await
     }
 
     async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {

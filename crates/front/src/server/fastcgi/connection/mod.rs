@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use crate::http::body::{Body, Collected, NoBody};
 use crate::http::client::Client;
 use crate::http::spool;
+use crate::http::spool_folder::SpoolPlace;
 use crate::net::socket::Socket;
 use crate::server::http1::connection::Connection;
 
@@ -181,7 +181,7 @@ impl WebServer {
     ///
     /// # Errors
     /// Why there is none; the connection is unusable then.
-    pub async fn body(&mut self, length: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+    pub async fn body(&mut self, length: u64, place: SpoolPlace<'_>) -> Result<Body, NoBody> {
         if length > MAX_BODY_BYTES {
             return Err(NoBody::TooLarge);
         }
@@ -203,10 +203,10 @@ impl WebServer {
             let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
             let bytes = std::mem::take(&mut self.body);
             let count = missing.min(bytes.len());
-            collected.add(&bytes[..count], spool_dir).await?;
+            collected.add(&bytes[..count], place).await?;
             if complete || collected.len() == length {
                 self.takes_body = false;
-                return collected.finish(spool_dir).await;
+                return collected.finish(place).await;
             }
             self.send_replies().await.map_err(|_| NoBody::Gone)?;
             match self.connection.fill_body(collected.len(), &mut pace).await {

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use maitred_fastcgi::{RequestWriter, write_stdin};
 
 use super::*;
+use crate::http::spool_folder::SpoolFolder;
 use crate::net::socket::Family;
 
 fn pair() -> (UnixStream, WebServer) {
@@ -13,6 +15,14 @@ fn pair() -> (UnixStream, WebServer) {
     ours.set_nonblocking(true).unwrap();
     let ours = Socket::accepted(ours.into(), Family::Unix, false).unwrap();
     (theirs, WebServer::new(ours, None))
+}
+
+fn nowhere() -> SpoolFolder {
+    SpoolFolder { path: "/nonexistent".into(), space: Arc::default() }
+}
+
+fn place(folder: &SpoolFolder) -> SpoolPlace<'_> {
+    SpoolPlace { folder, owner: &"pool www" }
 }
 
 /// A request up to its body.
@@ -54,7 +64,7 @@ async fn a_body_that_never_ends_is_too_slow() {
     write_stdin(&mut bytes, 7, b"some");
     slow.write_all(&bytes).unwrap();
     server.next_request().await.unwrap();
-    let refused = server.body(100, "/nonexistent".as_ref()).await;
+    let refused = server.body(100, place(&nowhere())).await;
     assert!(matches!(refused, Err(NoBody::TooSlow)));
 }
 
@@ -63,7 +73,7 @@ async fn a_kept_connection_may_be_idle_for_days() {
     let (mut kept, mut server) = pair();
     kept.write_all(&head(true)).unwrap();
     server.next_request().await.unwrap();
-    server.body(0, "/nonexistent".as_ref()).await.unwrap();
+    server.body(0, place(&nowhere())).await.unwrap();
     server.end_request();
     let day = Duration::from_secs(24 * 3600);
     let idle = tokio::time::timeout(2 * day, server.next_request()).await;
