@@ -33,6 +33,10 @@ fn site() -> TempDir {
 
 /// A site and another, of another user's pool.
 fn two_tenants(first: &Path, second: &Path) -> Server {
+    tenants(first, second).start()
+}
+
+fn tenants(first: &Path, second: &Path) -> Setup {
     Setup::new(first)
         .pool(&format!("user = {WEB_USER:?}"))
         .hosts(&["first.test"])
@@ -40,7 +44,6 @@ fn two_tenants(first: &Path, second: &Path) -> Server {
         .site(&format!(
             "[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {second:?}"
         ))
-        .start()
 }
 
 /// Has a zygote and all that it forks from now on stand still for a moment whenever they change
@@ -204,6 +207,10 @@ fn what_a_compromised_process_says_costs_nobody_else_anything() {
         };
         let hostile = compromise(victim.pid, role, what);
         assert!(answers_commands(&server), "{role} {what}");
+        if role == "zygote" {
+            let killed = "the zygote of pool `www` is killed: it did not keep to the rules";
+            server.expect_log(0, killed);
+        }
         expect_another_worker(&server);
         victim.signal(Signal::KILL);
         drop(hostile);
@@ -214,6 +221,77 @@ fn what_a_compromised_process_says_costs_nobody_else_anything() {
         let log = server.log_text();
         assert!(!log.contains('\u{1b}') && !log.contains("panicked"), "{log}");
         server.stop();
+    }
+}
+
+/// Tries to make holes in the pool's memory until there is a file `up/enough`, in each way that
+/// there is, and says what came of it.
+const PUNCHES: &str = r#"<?php
+$c = FFI::cdef('int madvise(long, long, int); int *__errno_location(void);
+    long syscall(long, long, long, long, long, long, long);', 'libc.so.6');
+$error = fn(int $result) => $result < 0 ? $c->__errno_location()[0] : 0;
+$maps = file_get_contents('/proc/self/maps');
+preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*memfd:maitred-www ~m', $maps, $found);
+[, $start, $end] = array_map(hexdec(...), $found);
+$tried = ['io_uring_setup' => $error($c->syscall(425, 1, 0, 0, 0, 0, 0)),
+    'process_madvise' => $error($c->syscall(440, -1, 0, 0, 9, 0, 0)), 'madvise' => []];
+$until = time() + 60;
+touch(__DIR__ . '/up/punches');
+while (!file_exists(__DIR__ . '/up/enough') && time() < $until) {
+    $tried['madvise'][$error($c->madvise($start, $end - $start, 9))] = true;
+}
+echo json_encode($tried);"#;
+
+/// What a worker gets that tries, while another user's pool is served.
+fn try_to_punch(under: &[&str], more: &str) -> String {
+    let (first, second) = (document_root(&[("punch.php", PUNCHES)]), site());
+    let up = first.path().join("up");
+    fs::create_dir(&up).expect("a folder");
+    give_to_web_user(&up);
+    let server = tenants(first.path(), second.path())
+        .pool("php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }")
+        .pool(more)
+        .under(under)
+        .start();
+    for process in titled(&server, "maitred-php: ") {
+        let links = fs::read_dir(format!("/proc/{}/fd", process.pid)).expect("it runs").flatten();
+        let memory = links.flat_map(|link| fs::read_link(link.path()));
+        let memory = memory.filter(|target| target.starts_with("/memfd:maitred-www (deleted)"));
+        assert_eq!(memory.count(), 0, "{process:?} could write to the file or allocate it");
+    }
+    let address = server.address();
+    let tried = std::thread::scope(|scope| {
+        let tries = scope.spawn(move || {
+            let request = Request::new("GET", "/punch.php").header("Host", "first.test");
+            http::ask(address, &request).text()
+        });
+        wait::until_true("it to punch", || up.join("punches").exists());
+        for _ in 0..100 {
+            assert_eq!(answer(&server, "second.test"), Some(200));
+        }
+        fs::write(up.join("enough"), "").expect("a file");
+        tries.join().expect("an answer")
+    });
+    server.stop();
+    tried
+}
+
+#[test]
+fn a_worker_makes_no_holes_in_the_memory_it_shares_with_the_front() {
+    if !is_root() {
+        return eprintln!("skipped: only root can have pools run as several users");
+    }
+    // EPERM as where io_uring is off, EOPNOTSUPP as of a file system without holes.
+    let filtered = r#"{"io_uring_setup":1,"process_madvise":95,"madvise":{"95":true}}"#;
+    assert_eq!(try_to_punch(&["env"], ""), filtered);
+    let neither = ["setpriv", "--bounding-set", "-sys_admin,-linux_immutable"];
+    assert_eq!(try_to_punch(&neither, "no_new_privileges = true"), filtered);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let numbers = release.split('.').take(2).flat_map(str::parse::<u32>);
+    if numbers.collect::<Vec<_>>() >= vec![6, 1] {
+        // EFAULT and EBADF: nothing is filtered. EPERM: the memory is solid.
+        let solid = r#"{"io_uring_setup":14,"process_madvise":9,"madvise":{"1":true}}"#;
+        assert_eq!(try_to_punch(&["setpriv", "--bounding-set", "-sys_admin"], ""), solid);
     }
 }
 

@@ -381,4 +381,11 @@ pub struct Confinement {
     /// that does.
     #[serde(default)]
     pub no_new_privileges: Option<bool>,
+    /// Whether they are to make no holes in the memory that they share with the front, which would
+    /// wait for each: there are pools of other users.
+    #[serde(default)]
+    pub forbids_holes: bool,
+    /// The system refuses holes in that memory.
+    #[serde(default)]
+    pub has_solid_memory: bool,
 }

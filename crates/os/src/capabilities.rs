@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, no_new_privs,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
@@ -31,6 +31,12 @@ pub fn bound_to_none() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether this process may install filters of system calls (seccomp(2)).
+pub fn may_filter() -> bool {
+    let administers = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
+    no_new_privs().unwrap_or(false) || capabilities(None).is_ok_and(administers)
 }
 
 /// Keeps programs that this process starts from gaining privileges by set-user-ID, set-group-ID or

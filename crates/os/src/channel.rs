@@ -29,7 +29,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 3;
 /// Longest part of a report in one frame.
 const PART_BYTES: usize = FRAME_BYTES - FRAME_HEADER_BYTES;
 /// Size of the pipe for reports that the supervisor has not read yet, in bytes. Less is enough.
-const PIPE_BYTES: usize = 256 * 1024;
+pub const PIPE_BYTES: usize = 256 * 1024;
 
 /// A report in one frame.
 const WHOLE: u8 = 1;
@@ -44,6 +44,8 @@ pub struct SupervisorEnd {
     orders: Packets,
     reports: OwnedFd,
     taken: Taken,
+    /// Bytes read from the pipe.
+    received: u64,
 }
 
 /// Bytes read from the pipe that are no report yet.
@@ -73,7 +75,7 @@ pub struct Reports {
 impl SupervisorEnd {
     /// A channel to a running process.
     pub fn over(orders: OwnedFd, reports: OwnedFd, taken: Taken) -> SupervisorEnd {
-        SupervisorEnd { orders: Packets::from_fd(orders), reports, taken }
+        SupervisorEnd { orders: Packets::from_fd(orders), reports, taken, received: 0 }
     }
 
     /// Sends an order. Never waits.
@@ -103,6 +105,7 @@ impl SupervisorEnd {
                 rustix::io::read(&self.reports, &mut self.taken.frame[have..])
             });
             self.taken.frame.truncate(have + read.unwrap_or(0));
+            self.received += read.unwrap_or(0) as u64;
             match read {
                 Ok(0) => return Ok(Received::Closed),
                 Ok(_) => {}
@@ -110,6 +113,11 @@ impl SupervisorEnd {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// How many bytes were read from the pipe, frames' headers included.
+    pub fn received_bytes(&self) -> u64 {
+        self.received
     }
 
     /// The socket of the orders, to poll for free space.
@@ -375,7 +383,7 @@ mod tests {
         reports.write_frame(PART, &[b'a'; PART_BYTES], true).unwrap();
         rustix::io::write(&reports.pipe, &[1]).unwrap();
         assert!(matches!(ours.receive().unwrap(), Received::Nothing));
-        let SupervisorEnd { orders, reports: pipe, taken } = ours;
+        let SupervisorEnd { orders, reports: pipe, taken, .. } = ours;
         assert!(!taken.frame.is_empty() && !taken.report.is_empty());
         let mut ours = SupervisorEnd::over(orders.into(), pipe, taken);
         rustix::io::write(&reports.pipe, &[0, LAST, b'b']).unwrap();

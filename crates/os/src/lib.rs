@@ -15,6 +15,7 @@ pub mod environment;
 pub mod fork;
 pub mod guarded;
 pub mod heap;
+pub mod holes;
 pub mod keyring;
 pub mod limits;
 pub mod packets;

@@ -6,9 +6,10 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{IFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Creates an anonymous file of `bytes` zero bytes that cannot be resized, so that a mapping of it
@@ -21,6 +22,16 @@ pub fn create_sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     rustix::fs::ftruncate(&fd, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
+}
+
+/// Has the system refuse holes in an anonymous file, from any process. Mappings of it, also later
+/// ones, are readable and writable as before.
+///
+/// # Errors
+/// Without `CAP_LINUX_IMMUTABLE`, and before Linux 6.1.
+pub fn forbid_holes(file: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::ioctl_getflags(&file)?;
+    Ok(rustix::fs::ioctl_setflags(&file, flags | IFlags::IMMUTABLE)?)
 }
 
 /// An anonymous file with the given contents, read from its start by its receiver.
@@ -71,11 +82,14 @@ pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A shared mapping of a whole sealed file, readable and writable, unmapped when dropped.
-#[derive(Debug)]
+/// A shared mapping of a whole sealed file, readable and writable, unmapped when the last copy of
+/// this value is dropped.
+#[derive(Debug, Clone)]
 pub struct SharedMap {
     start: NonNull<u8>,
     bytes: usize,
+    /// Held for its end alone: every access would go through it otherwise.
+    _mapped: Arc<Mapped>,
 }
 
 // SAFETY: the mapping is plain memory that stays mapped as long as this value lives; all access
@@ -83,6 +97,18 @@ pub struct SharedMap {
 unsafe impl Send for SharedMap {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMap {}
+
+/// A mapping, which is unmapped when dropped.
+#[derive(Debug)]
+struct Mapped {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it has an address that nothing is read from or written to, and that only its end uses.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
 
 impl SharedMap {
     /// Maps the whole of `fd`, which must be sealed against shrinking.
@@ -107,7 +133,7 @@ impl SharedMap {
         }?;
         let start = NonNull::new(start.cast::<u8>())
             .ok_or_else(|| io::Error::other("the kernel mapped shared memory at address zero"))?;
-        Ok(SharedMap { start, bytes })
+        Ok(SharedMap { start, bytes, _mapped: Arc::new(Mapped { start, bytes }) })
     }
 
     /// First byte of the mapping. Valid while this value lives.
@@ -155,10 +181,11 @@ impl SharedMap {
     }
 }
 
-impl Drop for SharedMap {
+impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: `start` and `bytes` are what `mmap` returned, and no pointer into a mapping may
-        // outlive its owner. A failure leaks the mapping, which is harmless.
+        // outlive its owners, of which this was the last. A failure leaks the mapping, which is
+        // harmless.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -203,6 +230,26 @@ mod tests {
         let at = |index: usize| b.words()[index * page / 8].load(Relaxed);
         assert_eq!([0, 1, 3, 4].map(at), [42, 0, 0, 42]);
         assert!(a.discard(page..9 * page).is_err());
+    }
+
+    #[test]
+    fn a_file_that_can_have_no_holes_is_mapped_and_written_as_before() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let page = usize::try_from(page_bytes()).unwrap();
+        let fd = create_sealed("test", 4 * page).unwrap();
+        let before = SharedMap::map(&fd).unwrap();
+        before.words()[0].store(41, Relaxed);
+        if let Err(why) = forbid_holes(&fd) {
+            return eprintln!("skipped: only root can, from Linux 6.1 on ({why})");
+        }
+        let after = SharedMap::map(&fd).unwrap();
+        after.words()[0].store(42, Relaxed);
+        assert!(before.discard(0..page).is_err() && after.discard(0..page).is_err());
+        let (holes, keep) =
+            (rustix::fs::FallocateFlags::PUNCH_HOLE, rustix::fs::FallocateFlags::KEEP_SIZE);
+        assert!(rustix::fs::fallocate(&fd, holes | keep, 0, page as u64).is_err());
+        assert!(rustix::fs::fallocate(&fd, keep, 0, page as u64).is_err());
+        assert_eq!(before.words()[0].load(Relaxed), 42);
     }
 
     #[test]

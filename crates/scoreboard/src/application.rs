@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use maitred_os::shared::{SharedMap, create_sealed};
+use maitred_os::shared::{SharedMap, create_sealed, forbid_holes};
 use rustix::fs::SealFlags;
 
 /// The first word: this layout.
@@ -101,6 +101,8 @@ pub fn create_application_memory(pool: &str) -> io::Result<OwnedFd> {
     let name = format!("maitred-application-{pool}");
     let file = create_sealed(&name, WORDS * size_of::<u64>())?;
     rustix::io::pwrite(&file, &MAGIC.to_ne_bytes(), 0)?;
+    // Commands and schedules of the pool have it as well, and the front would wait for their holes.
+    let _ = forbid_holes(&file);
     Ok(file)
 }
 

@@ -24,6 +24,10 @@ impl Boards {
         Ok(Boards { layout })
     }
 
+    pub(crate) fn over(layout: Layout) -> Boards {
+        Boards { layout }
+    }
+
     /// The pool's board.
     pub fn pool(&self) -> &PoolBoard {
         self.layout.pool_board()

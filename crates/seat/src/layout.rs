@@ -56,8 +56,8 @@ pub fn create(pool: &str, seats: u32, threads: u32) -> io::Result<OwnedFd> {
     create_sealed(&format!("maitred-{pool}"), bytes)
 }
 
-/// A mapped pool file.
-#[derive(Debug)]
+/// A mapped pool file. Copies share the mapping.
+#[derive(Debug, Clone)]
 pub struct Layout {
     map: SharedMap,
     seats: u32,

@@ -48,7 +48,7 @@ pub use {
     pool_state::{PoolState, WorkerState},
     slot_words::{MAX_INCARNATION, is_newer, next_incarnation},
     spent::Spent,
-    worker::{Verdict, WorkerEnd, sleep_word},
+    worker::{PoolMap, Verdict, WorkerEnd},
 };
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::board::{PoolBoard, SeatBoard};
+use crate::boards::Boards;
 use crate::layout::{ANSWER_RING_BYTES, CALL_BYTES, Layout, SLOTS_PER_SEAT};
 use crate::slot_words::{ALL_SLEEPERS, CACHE_FULL, GOES_ON, SleepWord, State, is_newer, is_same};
 use crate::spent::Spent;
@@ -51,17 +52,51 @@ struct RunningRequest {
     gone: bool,
 }
 
-/// The futex word on which the worker of a seat sleeps, for a signal handler: it stays mapped as
-/// long as the process lives.
-///
-/// # Errors
-/// When the file is not a pool's, or the seat does not exist.
-pub fn sleep_word(file: impl AsFd, seat: u32) -> io::Result<&'static AtomicU32> {
-    let layout: &'static Layout = Box::leak(Box::new(Layout::map(file, 1)?));
-    if seat >= layout.seats() {
-        return Err(no_such_seat());
+/// A pool's memory in its zygote. Workers inherit the mapping, so that no code of the pool has a
+/// descriptor of the file: with one it could write to the file, allocate it or make holes in it,
+/// and the front would wait for the lock of the file, or for the end of a hole.
+#[derive(Debug)]
+pub struct PoolMap(Layout);
+
+impl PoolMap {
+    /// Maps a pool's file, for workers whose front has `threads` threads.
+    ///
+    /// # Errors
+    /// When the file is not a pool's, or the address space is full.
+    pub fn map(file: impl AsFd, threads: u32) -> io::Result<PoolMap> {
+        Ok(PoolMap(Layout::map(file, threads)?))
     }
-    Ok(layout.worker_sleep(seat).word())
+
+    /// The pool's boards.
+    pub fn boards(&self) -> Boards {
+        Boards::over(self.0.clone())
+    }
+
+    /// The futex word on which the worker of a seat sleeps, for a signal handler: it stays mapped
+    /// as long as the process lives.
+    ///
+    /// # Errors
+    /// When the seat does not exist.
+    pub fn sleep_word(&self, seat: u32) -> io::Result<&'static AtomicU32> {
+        let layout: &'static Layout = Box::leak(Box::new(self.0.clone()));
+        if seat >= layout.seats() {
+            return Err(no_such_seat());
+        }
+        Ok(layout.worker_sleep(seat).word())
+    }
+
+    /// The end for worker number `incarnation` of `seat`; `events` wake the front's threads.
+    ///
+    /// # Errors
+    /// When the seat does not exist.
+    pub fn worker_end(
+        &self,
+        events: Vec<OwnedFd>,
+        seat: u32,
+        incarnation: u32,
+    ) -> io::Result<WorkerEnd> {
+        WorkerEnd::over(self.0.clone(), events, seat, incarnation)
+    }
 }
 
 fn no_such_seat() -> io::Error {
@@ -100,7 +135,15 @@ impl WorkerEnd {
         incarnation: u32,
     ) -> io::Result<WorkerEnd> {
         let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let layout = Layout::map(file, threads)?;
+        WorkerEnd::over(Layout::map(file, threads)?, events, seat, incarnation)
+    }
+
+    fn over(
+        layout: Layout,
+        events: Vec<OwnedFd>,
+        seat: u32,
+        incarnation: u32,
+    ) -> io::Result<WorkerEnd> {
         if seat >= layout.seats() {
             return Err(no_such_seat());
         }

@@ -176,6 +176,17 @@ impl<Out: Serialize> Peer<Out> {
         None
     }
 
+    /// How many bytes of reports were read.
+    pub fn received_bytes(&self) -> u64 {
+        self.channel.received_bytes()
+    }
+
+    /// It has broken the rules: reads no report any more.
+    pub fn hear_no_more(&mut self) {
+        self.closed = true;
+        self.outbox.clear();
+    }
+
     /// Whether no report will arrive any more.
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -21,7 +21,7 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
-use maitred_control::{FromFront, FromZygote};
+use maitred_control::FromFront;
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::error;
@@ -41,12 +41,14 @@ use crate::logging::exit_reports::ExitReports;
 use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
+use crate::processes::kill_reason::KillReason;
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::slow_scripts::TraceTarget;
-use crate::processes::traces::{TRACES_MAX, Traces};
+use crate::processes::traces::Traces;
+use crate::processes::zygote::Heard;
 use crate::reload::Reloader;
 use crate::reload::config_watch::ConfigWatch;
 use crate::reload::restart_requests::RestartRequests;
@@ -274,22 +276,22 @@ impl Supervisor {
         ended
     }
 
-    /// Receives all reports that a zygote can have sent which keeps to the rules: two for each
-    /// seat, one for each stack, one of its start and one of its OPcache. So no announcement stays
-    /// behind the death of its worker.
+    /// Receives the reports of zygotes, of each as many as its pipe holds.
     fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
         let ids = self.pools.ids().into_iter();
         for id in ids.filter(|id| all || ready.zygotes.contains(id)) {
-            let reports = self.pools[id].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
-            for _ in 0..reports {
-                let Some(zygote) = &mut self.pools[id].zygote else {
-                    break;
-                };
-                zygote.peer.flush();
-                let Some(report) = zygote.peer.hear::<FromZygote>() else {
-                    break;
-                };
-                self.zygote_reported(id, report);
+            if let Some(zygote) = &mut self.pools[id].zygote {
+                zygote.begin_turn();
+            }
+            while let Some(zygote) = &mut self.pools[id].zygote {
+                match zygote.hear() {
+                    Heard::Report(report) => self.zygote_reported(id, report),
+                    Heard::Unrequested => {
+                        let broken = GenerationEvent::ZygoteFailed(KillReason::BrokeRules);
+                        self.pool_event(id, broken);
+                    }
+                    Heard::Nothing => break,
+                }
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A worker in worker mode: its script boots once, takes one request after the other, and ends when
 //! it has reached its limit or is to exit.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,9 +30,9 @@ const PROMPTLY: Duration = Duration::from_micros(500);
 /// the handlers.
 ///
 /// # Errors
-/// When the pool's memory does not match.
+/// When the seat does not exist.
 pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
-    sigterm::install_handler(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
+    sigterm::install_handler(link.memory.sleep_word(seat)?)
 }
 
 /// Runs the pool's worker script until this worker's limit; then the process exits. `reports`

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use maitred_control::{Confinement, ZygoteSettings};
 use maitred_os::users::Identity;
-use maitred_os::{capabilities, limits, roots, users};
+use maitred_os::{capabilities, holes, limits, roots, users};
 use maitred_php::Engine;
 
 /// PHP's setting with the command for mail.
@@ -127,6 +127,41 @@ pub fn become_user(identity: &Identity, confinement: &Confinement) -> io::Result
     match confinement.chroot {
         Some(_) => users::become_user_keeping_chroot(identity),
         None => users::become_user(identity),
+    }
+}
+
+/// Whether processes of a pool can make holes in the memory that they share with the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holes {
+    /// Nothing forbids it.
+    Possible,
+    /// They cannot.
+    Forbidden,
+}
+
+impl Holes {
+    /// Forbids them, if they are to be. To be called before the process becomes the pool's user: it
+    /// needs the right to do that, unless its programs may gain no privileges.
+    pub fn forbid(confinement: &Confinement) -> Holes {
+        let is_needed = confinement.forbids_holes && !confinement.has_solid_memory;
+        if !is_needed || holes::forbid().is_ok() {
+            return Holes::Forbidden;
+        }
+        Holes::Possible
+    }
+
+    /// Forbids them if that has failed, as a process whose programs may gain no privileges, if it
+    /// is one. Otherwise the log says so: other pools serve all the same.
+    pub fn forbid_at_last(self, pool: &str) {
+        if self == Holes::Possible
+            && let Err(error) = holes::forbid()
+        {
+            eprintln!(
+                "maitred-php: pool {pool}: its processes can make the front wait for holes in \
+                 shared memory ({error}); set no_new_privileges = true for the pool, or give the \
+                 server CAP_LINUX_IMMUTABLE (from Linux 6.1 on) or CAP_SYS_ADMIN"
+            );
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,24 +21,22 @@ const DURATION_MAX: Duration = Duration::from_secs(600);
 /// Where the stacks come from.
 pub struct StackSource {
     sampler: Sampler,
-    /// Which seats are busy; without it, all are looked at.
-    boards: Option<Boards>,
+    /// Which seats are busy.
+    boards: Boards,
 }
 
 impl StackSource {
-    /// For the workers of this process, whose pool has the shared memory `pool`.
-    pub fn new(proc: &OwnProc, pool: impl AsFd) -> StackSource {
+    /// For the workers of this process, whose pool has these boards.
+    pub fn new(proc: &OwnProc, boards: Boards) -> StackSource {
         let maps = proc.file("maps").and_then(io::read_to_string);
         let opcache = maps.ok().and_then(|maps| OpcacheMemory::find(&maps));
-        StackSource { sampler: Sampler::new(opcache), boards: Boards::map(pool).ok() }
+        StackSource { sampler: Sampler::new(opcache), boards }
     }
 }
 
 /// Whether a script runs in a seat, as its board says.
-fn is_busy(boards: Option<&Boards>, seat: Seat) -> bool {
-    boards.is_none_or(|boards| {
-        boards.seat(seat).is_some_and(|board| board.running.load(Ordering::Relaxed) != 0)
-    })
+fn is_busy(boards: &Boards, seat: Seat) -> bool {
+    boards.seat(seat).is_some_and(|board| board.running.load(Ordering::Relaxed) != 0)
 }
 
 /// A profile that is going on.
@@ -92,7 +90,7 @@ impl Profile {
         let Profile { samples, stacks, source: StackSource { sampler, boards }, .. } = self;
         workers.sample(
             sampler,
-            |seat| is_busy(boards.as_ref(), seat),
+            |seat| is_busy(boards, seat),
             |sample| {
                 samples.stacks += 1;
                 stacks.count(sample.calls());

@@ -18,10 +18,12 @@ use maitred_os::{signals, title, users};
 use maitred_php::{
     Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed, use_direct_calls,
 };
+use maitred_seat::{PoolMap, WorkerEnd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
+use crate::confine::Holes;
 use crate::pool_values::judge_values;
 use crate::preload::{FileWatch, KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
@@ -33,10 +35,10 @@ use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, war
 /// open fewer files.
 const EVENTS_FROM: i32 = 200;
 
-/// A pool's descriptors: its shared memory, and one eventfd per front thread.
+/// A pool's shared memory, and one eventfd per front thread.
 pub struct Link {
     /// The shared memory.
-    pub memory: OwnedFd,
+    pub memory: PoolMap,
     /// The events.
     pub events: Vec<OwnedFd>,
 }
@@ -45,7 +47,7 @@ pub struct Link {
 pub struct NewWorker {
     /// Its pool's settings.
     pub settings: &'static ZygoteSettings,
-    /// Its pool's descriptors.
+    /// Its pool's memory and descriptors.
     pub link: Link,
     /// Its `/proc` directory, to be dropped before a script runs.
     pub proc: OwnProc,
@@ -159,11 +161,14 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
-    let link = Link { memory, events: out_of_reach(fds)? };
+    let link = Link::open(&memory, out_of_reach(fds)?)?;
+    // The pool's code must not find it.
+    drop(memory);
     confine::limit(&settings.confinement)?;
     let stacks = StackReader::new(settings.seats)
         .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
+    let holes = Holes::forbid(&settings.confinement);
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, &settings.confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -200,6 +205,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     confine::settle(&mut engine, &settings.confinement)?;
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_new_privileges(settings, &engine)?;
+    holes.forbid_at_last(&settings.pool);
     let classes = if preload.is_some() { engine.watch_preloaded() } else { 0 };
     let preloaded = preload.map(|preload| preload.started(&engine));
     let preloaded = preloaded.unwrap_or_default();
@@ -403,7 +409,7 @@ impl Zygote {
                 }
                 Ok(Received::Message(ToZygote::Profile { profile, rate, duration }, fds)) => {
                     self.profile = fds.into_iter().next().map(|result| {
-                        let source = StackSource::new(&self.proc, &self.link.memory);
+                        let source = StackSource::new(&self.proc, self.link.memory.boards());
                         Profile::begin(profile, rate, duration, result, source)
                     });
                 }
@@ -558,15 +564,18 @@ fn fork_worker(
 }
 
 impl Link {
+    fn open(memory: &OwnedFd, events: Vec<OwnedFd>) -> Result<Link, String> {
+        let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let memory = PoolMap::map(memory, threads)
+            .map_err(|error| format!("the pool's shared memory cannot be mapped: {error}"))?;
+        Ok(Link { memory, events })
+    }
+
     /// The worker's end of the link for one seat.
     ///
     /// # Errors
-    /// When the pool's memory does not match.
-    pub fn worker_end(
-        self,
-        seat: u32,
-        incarnation: u32,
-    ) -> std::io::Result<maitred_seat::WorkerEnd> {
-        maitred_seat::WorkerEnd::new(self.memory.as_fd(), self.events, seat, incarnation)
+    /// When the seat does not exist.
+    pub fn worker_end(self, seat: u32, incarnation: u32) -> std::io::Result<WorkerEnd> {
+        self.memory.worker_end(self.events, seat, incarnation)
     }
 }

@@ -9,8 +9,10 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
+use maitred_control::{FromFront, FromZygote};
 use maitred_tests::hostile::{self, Lingering, SupervisorLink};
 use maitred_tests::processes::{Process, Signal};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Messages with descriptors that linger, and how many each has.
@@ -26,68 +28,89 @@ const LONGEST: usize = 64 * 1024;
 const BIG: u32 = u32::MAX;
 const HUGE: u64 = u64::MAX;
 
-/// Every report of a front, with values that no front has.
+/// Reports of a front, with values that no front has.
 fn of_front(generation: u32) -> Vec<Value> {
     let long = "x\n\u{1b}[2J\"".repeat(2_000);
     let time = json!({"secs": HUGE, "nanos": 999_999_999});
     let overrun = json!({"ran": time, "script": long, "target": long, "query": long});
-    let seat = |seat: u32, incarnation: u32, rest: Value| {
-        let mut all = json!({"generation": generation, "seat": seat, "incarnation": incarnation});
-        for (name, value) in rest.as_object().into_iter().flatten() {
-            all[name] = value.clone();
-        }
-        all
-    };
+    let slow = json!({"request": HUGE, "overrun": overrun, "id": long});
     let mut all = Vec::new();
     for (number, incarnation) in [(0, 1), (0, BIG), (BIG, 1), (BIG, BIG), (1, 0)] {
-        let at = |rest| seat(number, incarnation, rest);
+        let worker = json!({"seat": number, "incarnation": incarnation});
+        let at = |rest: Value| {
+            let mut all = json!({"generation": generation, "worker": worker});
+            for (name, value) in rest.as_object().into_iter().flatten() {
+                all[name] = value.clone();
+            }
+            all
+        };
         all.extend([
-            json!({"EndWorker": at(json!({"why": long, "overrun": null}))}),
-            json!({"EndWorker": at(json!({"why": "", "overrun": overrun}))}),
+            json!({"WorkerFailed": at(json!({"why": long, "overrun": null}))}),
+            json!({"WorkerFailed": at(json!({"why": "", "overrun": overrun}))}),
+            json!({"WorkerFailed": at(json!({"why": "", "overrun": null, "broke_rules": true}))}),
             json!({"ScriptDied": at(json!({"script": long}))}),
             json!({"SeatRetired": at(json!({}))}),
             json!({"SeatWorn": at(json!({"why": "Grown"}))}),
-            json!({"SlowScript": at(json!({"request": HUGE, "overrun": overrun, "id": long}))}),
+            json!({"SlowScriptFound": at(slow.clone())}),
         ]);
     }
     for workers in [0, 1, BIG] {
-        all.push(json!({"Wanted": {"generation": generation, "workers": workers}}));
+        let needed = json!({"generation": generation, "workers": workers});
+        all.push(json!({"WorkersNeeded": needed}));
     }
     all.extend([
-        json!({"NotOpened": {"generation": generation}}),
-        json!({"CacheFull": {"generation": generation}}),
+        json!({"OpenFailed": {"generation": generation}}),
+        json!({"OpcacheFilled": {"generation": generation}}),
         json!({"Reconfigured": {"refused": long}}),
         json!({"Reconfigured": {"refused": null}}),
         json!({"Settled": {"mark": HUGE}}),
-        json!({"ProofsTaken": {"mark": HUGE}}),
-        json!("Figures"),
+        json!({"AcmeProofsSet": {"mark": HUGE}}),
+        json!("StatsWritten"),
         json!({"Purged": {"mark": HUGE, "outcome": {"Ok": vec![&long; 3]}}}),
         json!({"Purged": {"mark": 0, "outcome": {"Err": long}}}),
-        json!({"Purging": {"dropped": [], "mark": HUGE}}),
-        json!({"Purging": {"dropped": [], "mark": 1}}),
-        json!("MemoryAsked"),
+        json!({"PagesDropped": {"dropped": [], "mark": HUGE}}),
+        json!({"PagesDropped": {"dropped": [], "mark": 1}}),
+        json!({"StackReported": {"thread": -1, "calls": [i64::MAX, i64::MIN, 0]}}),
+        json!({"CookiesSeen": {"site": long, "names": [long]}}),
+        json!("MetricsRequested"),
         json!("Drained"),
     ]);
-    all
+    checked::<FromFront>(all)
 }
 
-/// Every report of a zygote, with values that no zygote has.
+/// Reports of a zygote, with values that no zygote has. After the first of the last ones, none of
+/// which was requested, no more is read.
 fn of_zygote() -> Vec<Value> {
     let long = "x\n\u{1b}[2J\"".repeat(2_000);
-    let mut all = vec![
-        json!({"Traced": {"trace": HUGE, "stack": {"Err": long}}}),
-        json!({"CacheFigures": {"figures": null}}),
-        json!({"ScriptsListed": {"count": BIG}}),
-        json!({"Warmed": {"compiled": BIG}}),
-        json!({"ForkFailed": {"seat": BIG, "incarnation": BIG, "why": long}}),
-        json!({"ForkFailed": {"seat": 0, "incarnation": 1, "why": long}}),
-        json!({"Booted": {"seat": BIG, "incarnation": 0}}),
-    ];
+    let mut all = Vec::new();
     for pid in [1, 0, -1, i32::MIN, i32::MAX] {
+        let worker = json!({"seat": 0, "incarnation": 2});
         let took = json!({"secs": HUGE, "nanos": 999_999_999});
-        all.push(json!({"SeatFilled": {"seat": 0, "incarnation": 2, "pid": pid, "took": took}}));
+        all.push(json!({"SeatFilled": {"worker": worker, "pid": pid, "took": took}}));
     }
-    all
+    for (seat, incarnation) in [(BIG, BIG), (0, 1)] {
+        let worker = json!({"seat": seat, "incarnation": incarnation});
+        all.push(json!({"ForkFailed": {"worker": worker, "why": long}}));
+    }
+    all.extend([
+        json!({"Booted": {"worker": {"seat": BIG, "incarnation": 0}}}),
+        json!({"Traced": {"trace": HUGE, "stack": {"Err": long}}}),
+        json!({"Profiled": {"profile": HUGE, "samples": {"Err": long}}}),
+        json!({"OpcacheReported": {"figures": null}}),
+        json!({"ScriptsListed": {"count": BIG}}),
+        json!({"PreloadableListed": {"count": BIG}}),
+        json!({"Warmed": {"compiled": BIG}}),
+    ]);
+    checked::<FromZygote>(all)
+}
+
+/// These, each of which is a report: one that is none would end the process at once.
+fn checked<Report: DeserializeOwned>(reports: Vec<Value>) -> Vec<Value> {
+    for report in &reports {
+        let parsed = serde_json::from_value::<Report>(report.clone());
+        assert!(parsed.is_ok(), "{report} is no report: {:?}", parsed.err());
+    }
+    reports
 }
 
 fn absurd(way: &SupervisorLink, role: &str) -> usize {
@@ -107,12 +130,18 @@ fn absurd(way: &SupervisorLink, role: &str) -> usize {
 
 /// Says the same again and again, as fast as it is taken, and at last what is no report at all.
 fn flood(way: &SupervisorLink, role: &str) -> usize {
-    let reports: Vec<String> = match role {
-        "front" => ["\"MemoryAsked\"", "\"Figures\"", "{\"NotOpened\":{\"generation\":1}}"]
-            .map(str::to_owned)
-            .to_vec(),
-        _ => vec![json!({"CacheFigures": {"figures": null}}).to_string()],
+    let reports = match role {
+        "front" => checked::<FromFront>(vec![
+            json!("MetricsRequested"),
+            json!("StatsWritten"),
+            json!({"OpenFailed": {"generation": 1}}),
+        ]),
+        // No stack was requested.
+        _ => checked::<FromZygote>(vec![
+            json!({"Traced": {"trace": 1, "stack": {"Err": "x".repeat(LONGEST / 2)}}}),
+        ]),
     };
+    let reports: Vec<String> = reports.iter().map(Value::to_string).collect();
     let mut said = 0;
     for at in 0..FLOOD {
         said += usize::from(way.say(reports[at % reports.len()].as_bytes()));
@@ -133,7 +162,7 @@ fn linger(way: &SupervisorLink) -> Vec<TcpStream> {
         let lingering: Vec<Lingering> =
             (0..LINGERING_EACH).flat_map(|_| Lingering::new()).collect();
         for end in [&way.socket, &way.pipe].into_iter().flatten() {
-            let sent = hostile::send_lingering(end.as_fd(), b"\"MemoryAsked\"", &lingering);
+            let sent = hostile::send_lingering(end.as_fd(), b"\"MetricsRequested\"", &lingering);
             let _ = writeln!(io::stdout(), "{LINGERING_EACH} lingering descriptors: {sent:?}");
         }
         deaf.extend(lingering.into_iter().map(Lingering::let_go));

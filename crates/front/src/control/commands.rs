@@ -542,7 +542,7 @@ async fn watch_seat(
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
     match pidfd.and_then(readable) {
         Ok(pidfd) => {
-            pool.seat_opened(seat.worker(incarnation));
+            pool.open_seat(seat.worker(incarnation)).await;
             let _ = pidfd.readable().await;
             pool.seat_died(seat.worker(incarnation));
         }
@@ -553,4 +553,5 @@ async fn watch_seat(
         }
     }
     pool.forget_pid(seat, pid);
+    pool.give_memory_back(seat.worker(incarnation)).await;
 }

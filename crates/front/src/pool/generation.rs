@@ -8,7 +8,9 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_scoreboard::ApplicationMemory;
 use maitred_seat::FrontEnd;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::pool::memory_return::MemoryReturn;
 use crate::pool::metrics::PoolMetrics;
 use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::supervisor_channel::read_json;
@@ -29,6 +31,7 @@ pub struct Generation {
     in_flight: Arc<[AtomicU32]>,
     /// Number of useful events for each front thread.
     useful_events: Arc<[UsefulEvents]>,
+    seats_turn: Arc<Mutex<MemoryReturn>>,
 }
 
 impl Generation {
@@ -75,6 +78,7 @@ impl Generation {
             events,
             in_flight: Arc::new([]),
             useful_events: Arc::new([]),
+            seats_turn: Arc::default(),
         })
     }
 
@@ -86,6 +90,11 @@ impl Generation {
         useful_events: Arc<[UsefulEvents]>,
     ) -> Generation {
         Generation { in_flight, useful_events, ..self }
+    }
+
+    /// Waits until no seat is opened, and the memory of none is given back.
+    pub async fn seats_turn(&self) -> OwnedMutexGuard<MemoryReturn> {
+        self.seats_turn.clone().lock_owned().await
     }
 
     /// The seat link.

@@ -284,8 +284,6 @@ impl Pool {
             if let Some(generation) = state.generation(worker.seat.generation) {
                 if was_open {
                     generation.link().vacate(worker.seat.number);
-                } else if state.queue.was_retired(worker) {
-                    generation.link().abandon(worker.seat.number);
                 }
             }
         }

@@ -11,6 +11,7 @@ mod idleness;
 pub(crate) mod kind;
 pub(crate) mod listen_backlog;
 pub(crate) mod load_shedding;
+pub mod memory_return;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod overrun;

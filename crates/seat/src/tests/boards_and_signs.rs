@@ -22,9 +22,12 @@ fn pool() -> Pool {
     Pool { file, front }
 }
 
+fn event() -> OwnedFd {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap()
+}
+
 impl Pool {
     fn worker(&self, seat: u32, incarnation: u32) -> WorkerEnd {
-        let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         WorkerEnd::new(&self.file, vec![event(), event()], seat, incarnation).unwrap()
     }
 }
@@ -149,11 +152,29 @@ fn both_ends_know_where_they_are() {
 #[test]
 fn a_worker_or_a_word_of_a_seat_that_the_pool_does_not_have_is_refused() {
     let pool = pool();
+    let map = PoolMap::map(&pool.file, THREADS).unwrap();
     for seat in [SEATS, u32::MAX] {
         assert!(WorkerEnd::new(&pool.file, Vec::new(), seat, 1).is_err());
-        assert!(sleep_word(&pool.file, seat).is_err());
+        assert!(map.worker_end(Vec::new(), seat, 1).is_err());
+        assert!(map.sleep_word(seat).is_err());
     }
-    assert!(sleep_word(&pool.file, SEATS - 1).is_ok());
+    assert!(map.sleep_word(SEATS - 1).is_ok());
+}
+
+#[test]
+fn a_worker_that_inherits_the_mapping_serves_after_its_file_is_closed() {
+    let Pool { file, front } = pool();
+    let map = PoolMap::map(&file, THREADS).unwrap();
+    drop(file);
+    let mut worker = map.worker_end(vec![event(), event()], 1, 7).unwrap();
+    let boards = map.boards();
+    drop(map);
+    let (assigned, _) = front.offer(1, 0, 7, 0, b"request");
+    assert!(worker.try_claim());
+    worker.seat_board(1).pid.store(8, Relaxed);
+    assert_eq!(boards.seat(1).unwrap().pid.load(Relaxed), 8);
+    worker.finish();
+    assert_eq!(front.progress(&assigned), Ok(SlotProgress::Done));
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_request_can_be_taken_back_until_it_is_claimed() {
 #[test]
 fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
     let bench = bench();
-    let word = sleep_word(&bench.file, 0).unwrap();
+    let word = PoolMap::map(&bench.file, 1).unwrap().sleep_word(0).unwrap();
     let sleeps = || {
         while word.load(std::sync::atomic::Ordering::SeqCst) != 1 {
             std::thread::yield_now();
@@ -378,7 +378,7 @@ fn asleep<T: Send + 'static>(
 #[test]
 fn a_worker_sleeps_while_there_is_nothing_to_do() {
     let bench = bench();
-    let word = sleep_word(&bench.file, 0).unwrap();
+    let word = PoolMap::map(&bench.file, 1).unwrap().sleep_word(0).unwrap();
     let announced = || word.load(std::sync::atomic::Ordering::SeqCst) == 1;
     let mut worker = bench.worker(1);
     let (done, _) = bench.front.offer(0, 0, 1, 0, b"done");
@@ -413,7 +413,7 @@ fn a_worker_sleeps_while_there_is_nothing_to_do() {
 #[test]
 fn neither_end_is_woken_for_nothing() {
     let bench = bench();
-    let word = sleep_word(&bench.file, 0).unwrap();
+    let word = PoolMap::map(&bench.file, 1).unwrap().sleep_word(0).unwrap();
     let set = |asleep| word.store(asleep, std::sync::atomic::Ordering::SeqCst);
     let is_woken = || word.load(std::sync::atomic::Ordering::SeqCst) == 0;
     let has_event = || rustix::io::read(&bench.event, &mut [0; 8]).is_ok();

@@ -173,7 +173,7 @@ impl Runner {
             request: self.request,
             depth: CALLS_SHOWN,
         };
-        zygote.peer.say(order, &[]);
+        zygote.say(order, &[]);
         true
     }
 }

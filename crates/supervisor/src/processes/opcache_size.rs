@@ -149,7 +149,7 @@ impl RunningPool {
         if let Some(zygote) = self.zygote.as_mut().filter(|_| is_up)
             && zygote.opcache.query_whether_full()
         {
-            zygote.peer.say(ToZygote::ReportOpcache, &[]);
+            zygote.say(ToZygote::ReportOpcache, &[]);
         }
     }
 

@@ -61,7 +61,7 @@ impl Pools {
                 continue;
             };
             if zygote.opcache.query(now) {
-                zygote.peer.say(ToZygote::ReportOpcache, &[]);
+                zygote.say(ToZygote::ReportOpcache, &[]);
             } else if let Some(page) = page.filter(|_| !zygote.opcache.queried) {
                 page.workers().cache_is_fresh();
             }
@@ -91,7 +91,7 @@ impl RunningPool {
         if let Some(zygote) = &mut self.zygote
             && !std::mem::replace(&mut zygote.opcache.queried, true)
         {
-            zygote.peer.say(ToZygote::ReportOpcache, &[]);
+            zygote.say(ToZygote::ReportOpcache, &[]);
         }
     }
 

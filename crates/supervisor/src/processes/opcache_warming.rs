@@ -46,7 +46,7 @@ impl Pools {
         };
         let by = self[old].generation;
         if let Some(zygote) = &mut self[old].zygote {
-            zygote.peer.say(ToZygote::ListScripts, &[file.as_fd()]);
+            zygote.say(ToZygote::ListScripts, &[file.as_fd()]);
         }
         let until = now + LIST_SCRIPTS;
         self[id].warming = Some(OpcacheWarming::Listing { by, file, until });
@@ -78,7 +78,7 @@ impl Pools {
             if let Some(zygote) = &mut running.zygote {
                 let pool = &running.plan.settings.pool;
                 debug!("pool {pool}: {count} scripts to warm");
-                zygote.peer.say(ToZygote::Warm, &[file.as_fd()]);
+                zygote.say(ToZygote::Warm, &[file.as_fd()]);
                 running.warming = Some(OpcacheWarming::Filling { until: now + WARM });
             }
         }

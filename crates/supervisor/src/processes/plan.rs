@@ -67,7 +67,10 @@ impl PoolPlan {
         *wanted != self.configured
             || identity::of_pool(wanted, config).is_ok_and(|identity| {
                 let folder = private_folders::of_pool(wanted, config, identity.as_ref());
-                identity != self.settings.identity || folder != self.settings.private_folder
+                identity != self.settings.identity
+                    || folder != self.settings.private_folder
+                    || confinement::forbids_holes(config, identity.as_ref())
+                        != self.settings.confinement.forbids_holes
             })
     }
 
@@ -95,7 +98,8 @@ impl PoolPlan {
             })?;
         let output =
             PoolOutput::new().map_err(Error::system("a pipe for a pool could not be made"))?;
-        let settings = settings(pool, config, seats, identity);
+        let mut settings = settings(pool, config, seats, identity);
+        confinement::make_solid(&memory, &mut settings.confinement);
         Ok(PoolPlan {
             settings,
             configured: pool.clone(),
@@ -165,6 +169,7 @@ fn settings(
     identity: Option<Identity>,
 ) -> ZygoteSettings {
     let env = environment(pool, identity.as_ref());
+    let confinement = confinement::of_pool(pool, config, identity.as_ref());
     ZygoteSettings {
         private_folder: private_folders::of_pool(pool, config, identity.as_ref()),
         pool: pool.name.clone(),
@@ -176,7 +181,7 @@ fn settings(
         php_values: pool.php_value.clone().into_iter().collect(),
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
         env,
-        confinement: confinement::of_pool(pool),
+        confinement,
         max_requests: pool.max_requests,
         max_private_memory: pool.max_private_memory,
         request_terminate_timeout: Some(pool.request_terminate_timeout)

@@ -6,7 +6,8 @@ use std::ops::{Index, IndexMut};
 use maitred_control::Generation;
 
 use super::plan::PoolPlan;
-use super::running_pool::{RunningPool, Zygote};
+use super::running_pool::RunningPool;
+use super::zygote::Zygote;
 
 /// A running generation of a pool. It stays valid while others are added and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

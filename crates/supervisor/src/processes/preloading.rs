@@ -169,7 +169,7 @@ impl PreloadingPools {
         let list = shared::file_with("maitred-preloadable", b"");
         let zygote = running.zygote.as_mut();
         if let Some((list, zygote)) = list.ok().zip(zygote) {
-            zygote.peer.say(ToZygote::ListPreloadable, &[list.as_fd()]);
+            zygote.say(ToZygote::ListPreloadable, &[list.as_fd()]);
             pool.stage = PreloadStage::Listing { list, until: now + REPLY_TIMEOUT };
         }
     }

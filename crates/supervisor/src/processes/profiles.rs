@@ -76,7 +76,7 @@ impl Profiles {
         self.last += 1;
         let (profile, rate, duration) = (self.last, request.rate, request.duration);
         let order = ToZygote::Profile { profile, rate, duration };
-        zygote.peer.say(order, &[result.as_fd()]);
+        zygote.say(order, &[result.as_fd()]);
         let until = now + duration + RESULT_TIMEOUT;
         let pending = PendingProfile { generation, result, until, reply: None };
         self.pending.insert(profile, pending);
@@ -137,7 +137,7 @@ impl Profiles {
             if let Some(zygote) = zygotes.find_map(|pool| pool.zygote.as_mut()) {
                 // Without a file for the result, it ends the one before.
                 let order = ToZygote::Profile { profile, rate: 1, duration: Duration::ZERO };
-                zygote.peer.say(order, &[]);
+                zygote.say(order, &[]);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use maitred_config::Mode;
-use maitred_control::{Generation, PhpInfo, ToZygote, WorkerId};
+use maitred_control::{Generation, PhpInfo, WorkerId};
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::signals::{self, Signal};
 use maitred_scoreboard::CopyCounters;
@@ -16,16 +16,15 @@ use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::logging::exit_reports::WorkerLabel;
 use crate::logging::repeated_errors::RepeatedErrors;
 use crate::logging::worker_output::WorkerOutputs;
-use crate::peer::Peer;
 use crate::processes::generation::GenerationState;
 use crate::processes::opcache_size::OpcacheGrowth;
-use crate::processes::opcache_stats::OpcacheStats;
 use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::php_files::PhpFiles;
 use crate::processes::plan::PoolPlan;
 use crate::processes::protocol_errors::ProtocolErrors;
 use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::SlowScripts;
+use crate::processes::zygote::Zygote;
 
 /// A generation of a pool: what is decided about it, and its processes.
 #[derive(Debug)]
@@ -261,23 +260,5 @@ impl RunningPool {
         let reaped = self.zygote.as_ref().and_then(|zygote| zygote.reaped);
         let lingers = reaped.is_some_and(|reaped| now < reaped + ZYGOTE_LINGER);
         lingers && !self.state.announced().is_empty()
-    }
-}
-
-/// A pool's zygote.
-#[derive(Debug)]
-pub struct Zygote {
-    /// The process.
-    pub peer: Peer<ToZygote>,
-    /// When it was reaped. Its last intermediate process may still report for it.
-    pub reaped: Option<Moment>,
-    /// What it has reported of its OPcache.
-    pub opcache: OpcacheStats,
-}
-
-impl Zygote {
-    /// A process with a channel.
-    pub fn new(peer: Peer<ToZygote>) -> Zygote {
-        Zygote { peer, reaped: None, opcache: OpcacheStats::default() }
     }
 }

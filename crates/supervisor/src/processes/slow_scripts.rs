@@ -177,7 +177,7 @@ impl RunningPool {
             request: slow.request,
             depth: self.plan.pool.request_slowlog_trace_depth,
         };
-        zygote.peer.say(order, &[]);
+        zygote.say(order, &[]);
         None
     }
 

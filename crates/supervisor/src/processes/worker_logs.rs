@@ -53,10 +53,8 @@ impl RunningPool {
         };
         let order = ToZygote::FillSeat { worker };
         match &writers {
-            Some(writers) => {
-                zygote.peer.say(order, &[writers.stdout.as_fd(), writers.stderr.as_fd()])
-            }
-            None => zygote.peer.say(order, &[]),
+            Some(writers) => zygote.say(order, &[writers.stdout.as_fd(), writers.stderr.as_fd()]),
+            None => zygote.say(order, &[]),
         }
     }
 

@@ -51,6 +51,8 @@ struct RestartRequest {
     ended: Option<Moment>,
     /// How long saved files wait from then on.
     rest: Duration,
+    /// When the last restart has failed; none: it has not.
+    failed: Option<Moment>,
 }
 
 /// Pools that are to be restarted.
@@ -92,7 +94,9 @@ impl RestartRequest {
     }
 
     fn not_before(&self) -> Moment {
-        let asked = self.last.map_or(Moment::ZERO, |(at, pause)| at + pause);
+        // A start that hangs takes longer than any pause: others have their turn after it.
+        let begins = |at: Moment| self.failed.map_or(at, |failed| failed.max(at));
+        let asked = self.last.map_or(Moment::ZERO, |(at, pause)| begins(at) + pause);
         let saved = self.ended.map_or(Moment::ZERO, |at| at + self.rest);
         match (self.is_asked(), self.saved) {
             (true, true) => asked.min(saved),
@@ -135,6 +139,12 @@ impl RestartRequest {
         (self.outgrown, self.spoilt, self.preloads) = (false, false, false);
         self.last = Some((now, pause));
         self.ended = None;
+        self.failed = None;
+    }
+
+    /// Whether it is to be restarted now.
+    fn is_due(&self, now: Moment) -> bool {
+        self.is_wanted() && self.not_before() <= now
     }
 }
 
@@ -197,12 +207,22 @@ impl RestartRequests {
         }
     }
 
-    /// The pools that are due.
+    /// The generation that this pool got by a restart has failed: the one before serves on.
+    pub fn failed(&mut self, pool: &str, now: Moment) {
+        if let Some(renewal) = self.0.get_mut(pool).filter(|renewal| renewal.last.is_some()) {
+            renewal.failed = Some(now);
+        }
+    }
+
+    /// The pools that are due. There is one turn at a time, which a start that hangs makes long:
+    /// pools whose last one has failed are last.
     fn due(&mut self, now: Moment) -> BTreeSet<String> {
         let calm = |renewal: &RestartRequest| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
         self.0.retain(|_, renewal| renewal.is_wanted() || !calm(renewal));
-        let due = self.0.iter_mut();
-        let due = due.filter(|(_, renewal)| renewal.is_wanted() && renewal.not_before() <= now);
+        let is_sound = |renewal: &RestartRequest| renewal.failed.is_none();
+        let others = self.0.values().any(|renewal| renewal.is_due(now) && is_sound(renewal));
+        let due = self.0.iter_mut().filter(|(_, renewal)| renewal.is_due(now));
+        let due = due.filter(|(_, renewal)| !others || is_sound(renewal));
         due.map(|(name, renewal)| {
             renewal.begin(now);
             name.clone()
@@ -291,6 +311,47 @@ mod tests {
             assert_eq!(renewals.deadline(), None);
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60]);
+    }
+
+    #[test]
+    fn a_pool_whose_restart_has_failed_is_last_and_leaves_others_as_long_as_it_pauses() {
+        let (mut renewals, trial) = (RestartRequests::default(), Duration::from_secs(60));
+        let mut now = START;
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs) {
+            renewals.want("shop");
+            assert_eq!(renewals.due(now), shop(), "no other is in line");
+            // Its start hangs, and it asks again; so does another pool, which has to wait.
+            now += trial;
+            renewals.want("shop");
+            renewals.failed("shop", now);
+            assert_eq!(renewals.due(now), BTreeSet::new());
+            assert_eq!(renewals.deadline(), Some(now + pause));
+            // As long as another one is in line, it is not next.
+            for wait in [Duration::ZERO, pause] {
+                now += wait;
+                let other = format!("blog at {now:?}");
+                renewals.want_larger(&other);
+                assert_eq!(renewals.due(now), BTreeSet::from([other]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_restart_that_fails_does_not_delay_who_saves_a_file_and_one_that_works_ends_it() {
+        let mut renewals = RestartRequests::default();
+        renewals.failed("shop", START);
+        assert!(renewals.is_empty(), "none was going on");
+        renewals.want("shop");
+        assert_eq!(renewals.due(START), shop());
+        let mut now = START + RENEWED_AT_LEAST_EVERY;
+        renewals.failed("shop", now);
+        renewals.are_over(now);
+        now += AFTERMATH;
+        renewals.want_saved("shop", now);
+        assert_eq!(renewals.due(now), shop());
+        renewals.are_over(now);
+        renewals.want("shop");
+        assert_eq!(renewals.deadline(), Some(now + RENEWED_EVERY), "the last one was sound");
     }
 
     #[test]

@@ -25,9 +25,9 @@ use crate::processes::generation::{
 use crate::processes::opcache_size::largest_opcache;
 use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
-use crate::processes::running_pool::Zygote;
 use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget, slow_stack};
+use crate::processes::zygote::Zygote;
 use crate::reload::restart_requests::SaveNotice;
 use crate::system::private_folders;
 use crate::system::programs::is_version;

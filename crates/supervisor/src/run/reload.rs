@@ -377,6 +377,7 @@ impl Supervisor {
         let is_for_opcache = self.reloader.is_for_opcache(&name);
         self.pools.larger_opcache_failed(&name, is_for_opcache);
         self.pool_event(id, GenerationEvent::Leave);
+        self.restarts.failed(&name, self.now());
         self.reloader.kept(&name, why);
     }
 

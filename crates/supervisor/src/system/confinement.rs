@@ -1,8 +1,11 @@
 //! Resource limits and root directory of a pool's processes.
 
+use std::os::fd::OwnedFd;
+
 use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, Section};
 use maitred_control::Confinement;
-use maitred_os::{limits, users};
+use maitred_os::users::Identity;
+use maitred_os::{capabilities, limits, shared, users};
 
 use crate::error::Error;
 
@@ -46,8 +49,23 @@ pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
     })
 }
 
+/// Whether the processes of a pool with this user can make no holes in the memory that they share
+/// with the front: there are pools of others, which the front serves as well.
+pub fn forbids_holes(config: &Config, identity: Option<&Identity>) -> bool {
+    identity.is_some() && config.admin_access.has_several_users
+}
+
+/// Has the system refuse holes in a pool's shared memory, if its processes are to make none and its
+/// zygote has not the right to refuse them. Then the front cannot give memory back, either.
+pub fn make_solid(memory: &OwnedFd, confinement: &mut Confinement) {
+    let may_filter = confinement.no_new_privileges == Some(true) || capabilities::may_filter();
+    // If it cannot be, the zygote says so.
+    confinement.has_solid_memory =
+        confinement.forbids_holes && !may_filter && shared::forbid_holes(memory).is_ok();
+}
+
 /// The limits of a pool, for its zygote.
-pub fn of_pool(pool: &Pool) -> Confinement {
+pub fn of_pool(pool: &Pool, config: &Config, identity: Option<&Identity>) -> Confinement {
     let wanted = &pool.confinement;
     Confinement {
         chroot: wanted.chroot.clone(),
@@ -65,5 +83,7 @@ pub fn of_pool(pool: &Pool) -> Confinement {
             NoNewPrivileges::Yes => Some(true),
             NoNewPrivileges::No => Some(false),
         },
+        forbids_holes: forbids_holes(config, identity),
+        has_solid_memory: false,
     }
 }

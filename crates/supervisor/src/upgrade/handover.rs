@@ -31,8 +31,9 @@ use crate::processes::application_memory::LeftMemory;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
-use crate::processes::running_pool::{RunningPool, Zygote};
+use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
+use crate::processes::zygote::Zygote;
 use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
 
@@ -505,7 +506,7 @@ impl PoolState {
         running.state.was_asked_at(self.asked_at);
         running.zygote = zygote.map(|mut peer: Peer<_>| {
             peer.allow(running.plan.descriptors_of_zygote());
-            Zygote::new(peer)
+            Zygote::inherited(peer, running.plan.settings.seats)
         });
         running.introduced = self.introduced;
         running.closed = self.closed;
