@@ -541,6 +541,10 @@ pub struct Running {
     /// Part of it: blocked on anything else.
     #[serde(default)]
     pub blocked_seconds: Option<f64>,
+    /// What it waited for at that moment: `disk`, `network`, `file_lock`, `sleep`, `program` or
+    /// `other`; `None` if it did not wait.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Its stack, the innermost call first, each as `function() file:line` of the call site. Empty
     /// if unknown, and for all but the [`MAX_STACKS_SHOWN`] slowest scripts that have run for a
     /// tenth of a second.
