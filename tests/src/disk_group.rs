@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::control_group::ControlGroup;
 use crate::server::Setup;
 
-/// A group whose writes to a disk are slow, which goes when this is dropped: let go of what is in it
-/// first.
+/// A group whose writes to a disk are slow, which goes when this is dropped: let go of what is in
+/// it first.
 pub struct DiskGroup(ControlGroup);
 
 impl DiskGroup {

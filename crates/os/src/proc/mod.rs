@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_process_that_runs_has_no_wait_channel_and_one_that_sleeps_has() {
-        assert_eq!((wait_channel("self"), wait_channel(i32::MAX)), (None, None));
+        assert_eq!((wait_channel("thread-self"), wait_channel(i32::MAX)), (None, None));
         let mut sleeps = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut tries = (0..10_000).map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -142,7 +142,7 @@ struct LookTimes {
 }
 
 impl ScriptWaits {
-    /// Somebody reads the figures: workers are looked at for a while.
+    /// The figures are being read: workers are looked at for a while.
     pub fn watch(&mut self, now: Moment) {
         let due = self.watch.as_ref().map_or(now, |watch| watch.due);
         self.watch = Some(LookTimes { due, until: now + WATCHED_FOR });
