@@ -19,6 +19,7 @@ pub mod control_group;
 pub mod corpus;
 pub mod crawl;
 pub mod dashboard_events;
+pub mod disk_group;
 pub mod fastcgi;
 pub mod fpm;
 pub mod guard;

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maitred_tests::browser::{axe, browse, screenshot_folder};
@@ -485,105 +484,5 @@ fn the_page_names_what_is_wrong() {
     assert_eq!(found["values"][2], expected);
     let_go(&root);
     drop(busy);
-    server.stop();
-}
-
-#[test]
-fn a_stranger_finds_a_leak_on_the_page() {
-    let worker = b"<?php $all = [];
-        while (frankenphp_handle_request(function () use (&$all) {
-            $all[] = random_bytes(300_000);
-            usleep(100_000);
-            echo count($all);
-        })) { }";
-    let root = site();
-    write_file(root.path(), "worker.php", worker);
-    write_file(root.path(), "index.php", b"<?php echo 'not run';");
-    give_to_web_user(root.path());
-    let admin = ports::free_address();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .top(&format!("admin = \"{admin}\""))
-        .pool(&format!("mode = \"worker\"\nscript = {:?}", root.path().join("worker.php")))
-        .pool("[pools.www.php_admin_value]\nmemory_limit = \"-1\"")
-        .start();
-    let over = Arc::new(AtomicBool::new(false));
-    let traffic = keep_asking(server.address(), "localhost", "/", &over);
-    let says = "document.getElementById('findings').innerText.includes('a leak, if that goes on')";
-    let found = browse(&json!({
-        "url": format!("http://{admin}/dashboard"),
-        "views": ["pools", "sizing"],
-        "widths": [1280],
-        "schemes": ["light"],
-        "ready": says,
-        "patience": 240,
-    }));
-    over.store(true, Ordering::SeqCst);
-    traffic.join().unwrap();
-    let text = |view: usize| found["views"][view]["text"].as_str().unwrap().to_owned();
-    assert!(text(0).contains("www: its memory has grown by"), "{}", text(0));
-    assert!(text(1).contains("Its memory has grown by"), "{}", text(1));
-    server.stop();
-}
-
-/// Requests in a loop until `over`.
-fn keep_asking(
-    address: SocketAddr,
-    host: &'static str,
-    path: &'static str,
-    over: &Arc<AtomicBool>,
-) -> JoinHandle<()> {
-    let over = over.clone();
-    std::thread::spawn(move || {
-        let request = Request::new("GET", path).header("Host", host);
-        while !over.load(Ordering::SeqCst) {
-            http::ask(address, &request);
-        }
-    })
-}
-
-#[test]
-fn a_stranger_finds_too_few_workers_a_full_opcache_and_a_slow_database_on_the_page() {
-    let root = site();
-    write_file(root.path(), "slow.php", b"<?php usleep(300000); echo 'slow';");
-    let numbers: String = (0..6000).map(|number| format!("{number},")).collect();
-    for part in 0..100 {
-        let text = format!("<?php return [{part}, {numbers}];");
-        write_file(root.path(), &format!("parts/{part}.php"), text.as_bytes());
-    }
-    let loads = b"<?php for ($n = 0; $n < 100; $n++) { require __DIR__ . \"/parts/$n.php\"; }";
-    write_file(root.path(), "loads.php", loads);
-    give_to_web_user(root.path());
-    let admin = ports::free_address();
-    let of = |pool: &str| {
-        format!("\n[[sites]]\nroot = {:?}\nhosts = [\"{pool}\"]\npool = \"{pool}\"", root.path())
-    };
-    let server = Setup::new(root.path())
-        .top(&format!("admin = \"{admin}\""))
-        .pool("[pools.few]\npm = \"static\"\nmax_children = 1")
-        .pool("[pools.slow]\npm = \"static\"\nmax_children = 8")
-        .pool("[pools.full]\npm = \"static\"\nmax_children = 1\n[pools.full.php_admin_value]")
-        .pool("\"opcache.memory_consumption\" = \"8\"")
-        .pool("\"opcache.interned_strings_buffer\" = \"1\"")
-        .site(&format!("{}{}{}", of("few"), of("slow"), of("full")))
-        .start();
-    let (address, over) = (server.address(), Arc::new(AtomicBool::new(false)));
-    let mut traffic = vec![keep_asking(address, "full", "/loads.php", &over)];
-    traffic.extend((0..4).map(|_| keep_asking(address, "few", "/slow.php", &over)));
-    traffic.extend((0..4).map(|_| keep_asking(address, "slow", "/slow.php", &over)));
-    let shown = "document.getElementById('findings').innerText";
-    let sentences =
-        ["few: its only worker is busy", "slow: scripts are blocked", "full: OPcache is full"];
-    let found = browse(&json!({
-        "url": format!("http://{admin}/dashboard"),
-        "views": ["pools"],
-        "widths": [1280],
-        "schemes": ["light"],
-        "ready": sentences.map(|one| format!("{shown}.includes({one:?})")).join(" && "),
-    }));
-    over.store(true, Ordering::SeqCst);
-    traffic.into_iter().for_each(|one| one.join().unwrap());
-    let text = found["views"][0]["text"].as_str().unwrap();
-    assert!(text.contains("more workers would help"), "{text}");
     server.stop();
 }

@@ -17,6 +17,7 @@ pub use crate::proxy_figures::ProxyServer;
 use crate::purge::PurgeRequest;
 pub use crate::realpath_cache::RealpathCache;
 pub use crate::route_figures::{MAX_ROUTES_SHOWN, RouteFigures};
+pub use crate::running_script::Running;
 use crate::scale::NodeScale;
 use crate::{CacheFigures, ProfileSamples};
 
@@ -506,45 +507,6 @@ pub enum Measured {
     /// Without permission for that: resident pages minus those of files and shared memory
     /// (`statm`). Includes pages inherited from the zygote.
     RssMinusShared,
-}
-
-/// A running script. All values except pid and seat are reported by its worker, which a hostile
-/// script can falsify.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Running {
-    /// Process id of its worker.
-    pub pid: i32,
-    /// Seat of its worker.
-    pub seat: u32,
-    /// Run time so far, in seconds.
-    pub seconds: f64,
-    /// Method of its request.
-    pub method: String,
-    /// Target of its request, without the query.
-    pub uri: String,
-    /// Its query with the names of parameters and `…` in place of their values, such as
-    /// `p=…&lang=…`.
-    #[serde(default)]
-    pub query: String,
-    /// Its file.
-    pub script: String,
-    /// Its client has closed the connection.
-    #[serde(default)]
-    pub client_left: bool,
-    /// CPU time of it so far, in seconds; `None`, like the next two, if its pool does not measure
-    /// it or the kernel does not report it.
-    #[serde(default)]
-    pub cpu_seconds: Option<f64>,
-    /// Part of it: runnable without a CPU.
-    #[serde(default)]
-    pub core_wait_seconds: Option<f64>,
-    /// Part of it: blocked on anything else.
-    #[serde(default)]
-    pub blocked_seconds: Option<f64>,
-    /// Its stack, the innermost call first, each as `function() file:line` of the call site. Empty
-    /// if unknown, and for all but the [`MAX_STACKS_SHOWN`] slowest scripts that have run for a
-    /// tenth of a second.
-    pub stack: Vec<String>,
 }
 
 /// The default admin socket: in `/run/maitred` for root, in the user's runtime folder, or else in a

@@ -23,6 +23,7 @@ pub mod purge_log;
 mod realpath_cache;
 pub mod redis_access;
 mod route_figures;
+mod running_script;
 pub mod scale;
 pub mod scripts;
 pub mod shared_certificates;

@@ -19,6 +19,7 @@ mod reading;
 mod request_outcome;
 mod request_times;
 mod size;
+mod waits;
 mod word_record;
 
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub use reading::Reading;
 pub use request_outcome::{LogLevel, RequestOutcome};
 pub use request_times::{RequestHistograms, RequestTimes};
 pub use size::Size;
+pub use waits::{WaitCounts, WaitKind};
 
 /// The longest age of recent times. The newest fifth is still being filled, so the covered time is
 /// a fifth shorter at least.

@@ -17,6 +17,7 @@ use crate::reading::Reading;
 use crate::request_outcome::RequestOutcome;
 use crate::request_times::{RequestTimes, TIMES_WORDS};
 use crate::size::Size;
+use crate::waits::WaitCounts;
 use crate::{RECENT, now};
 
 /// Most front threads of a page.
@@ -54,7 +55,8 @@ const CACHE_ASKED_AT: usize = CACHE_AT + 1;
 const SIZE: usize = after(CACHE, OpcacheStats::WORDS + 2);
 const COPIES: usize = after(SIZE, Size::WORDS);
 const FORKS: usize = after(COPIES, COPIES_WORDS);
-const HEAD_WORDS: usize = after(FORKS, histogram::WORDS);
+const WAITS: usize = after(FORKS, histogram::WORDS);
+const HEAD_WORDS: usize = after(WAITS, WaitCounts::WORDS);
 
 /// Words of all counters. Each writer has its own: the fronts, the supervisor, each front thread.
 const COUNTERS: usize = Counter::ALL.len();
@@ -66,7 +68,7 @@ const fn after(start: usize, words: usize) -> usize {
 
 /// A hash (FNV-1a) of the names that words are stored under: another version's page is not read.
 const fn layout(lists: &[&[&str]]) -> u64 {
-    let mut hash = u64::from_le_bytes(*b"maitred6");
+    let mut hash = u64::from_le_bytes(*b"maitred7");
     let (mut list, mut name, mut byte) = (0, 0, 0);
     while list < lists.len() {
         while name < lists[list].len() {
@@ -192,6 +194,11 @@ impl Page {
         std::array::from_fn(of)
     }
 
+    /// Workers that run a script, without the rest of a [`Reading`].
+    pub fn busy(&self) -> u64 {
+        self.of_fronts(1)
+    }
+
     /// Adds an event, for a front. Its threads have counters of their own for what happens often.
     pub fn add(&self, counter: Counter) {
         self.word(FRONT_COUNTERS + counter as usize).fetch_add(1, Relaxed);
@@ -249,6 +256,7 @@ impl Page {
             size: Some(Size::from_words(std::array::from_fn(|word| get(SIZE + word))))
                 .filter(|size| size.workers > 0),
             copies: self.copies(),
+            waits: WaitCounts::from_words(std::array::from_fn(|word| get(WAITS + word))),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
             ..Reading::default()
@@ -459,6 +467,13 @@ impl WorkerBoard<'_> {
     pub fn copies_counted(self, more: CopyCounters) {
         for (place, more) in (COPIES + 1..).zip(more.words()) {
             self.0.word(place).fetch_add(more, Relaxed);
+        }
+    }
+
+    /// Stores what scripts were found to wait for.
+    pub fn show_waits(self, waits: WaitCounts) {
+        for (place, word) in waits.to_words().into_iter().enumerate() {
+            self.0.word(WAITS + place).store(word, Relaxed);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::opcache::OpcacheStats;
 use crate::request_outcome::RequestOutcome;
 use crate::request_times::RequestHistograms;
 use crate::size::Size;
+use crate::waits::WaitCounts;
 
 /// The contents of a page, read at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +47,9 @@ pub struct Reading {
     pub size: Option<Size>,
     /// The copies of a booted application; `None` if workers are no copies.
     pub copies: Option<Copies>,
+    /// What scripts that ran for long were found to wait for; all zero while they are not looked
+    /// at.
+    pub waits: WaitCounts,
     /// Workers that exited, in the order of [`Cause::ALL`].
     pub ended: [u64; Cause::ALL.len()],
     /// Signals that killed workers, and how many each; signals that killed none are left out.

@@ -46,6 +46,7 @@ use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
 use crate::processes::scoreboards::Scoreboards;
+use crate::processes::script_waits::ScriptWaits;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::Traces;
 use crate::processes::zygote::Heard;
@@ -100,6 +101,7 @@ pub struct Supervisor {
     purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
+    script_waits: ScriptWaits,
     jobs: Jobs,
     systemd: Systemd,
     /// When faults were last checked.
@@ -173,6 +175,7 @@ impl Supervisor {
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
+            script_waits: ScriptWaits::default(),
             jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
@@ -395,6 +398,7 @@ impl Supervisor {
         self.end_old_workers();
         self.keep_front();
         self.keep_capacity();
+        self.script_waits.keep(&self.pools, &self.scoreboards, now);
         self.keep_certificates();
         self.keep_faults();
         self.retry_after_changes();

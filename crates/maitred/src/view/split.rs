@@ -63,7 +63,20 @@ pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
     let parts = [cpu, waited, script.blocked_seconds?].map(duration);
     let [cpu, waited, blocked] = parts;
-    Some(format!("cpu {cpu}, core wait {waited}, blocked {blocked}"))
+    let waits = script.waits_for.as_deref().and_then(waits_for).unwrap_or_default();
+    Some(format!("cpu {cpu}, core wait {waited}, blocked {blocked}{waits}"))
+}
+
+/// What a running script waits for, by its name in JSON.
+fn waits_for(name: &str) -> Option<&'static str> {
+    match name {
+        "disk" => Some(", waits for the disk"),
+        "network" => Some(", waits for a socket"),
+        "file_lock" => Some(", waits for a lock of a file"),
+        "sleep" => Some(", sleeps"),
+        "program" => Some(", waits for a program"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -132,6 +145,8 @@ mod tests {
         };
         let line = "cpu 40 ms, core wait 0 s, blocked 75 s";
         assert_eq!(so_far(&script).as_deref(), Some(line));
+        script.waits_for = Some("disk".to_owned());
+        assert_eq!(so_far(&script), Some(format!("{line}, waits for the disk")));
         script.blocked_seconds = None;
         assert_eq!(so_far(&script), None);
     }

@@ -63,6 +63,12 @@ pub fn read(pid: impl Display, file: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
 }
 
+/// The kernel's function in which a process sleeps (`/proc/PID/wchan`, proc_pid_wchan(5)). `None`
+/// for one that runs, and where this user may not trace it.
+pub fn wait_channel(pid: impl Display) -> Option<String> {
+    read(pid, "wchan").filter(|name| !name.is_empty() && name != "0")
+}
+
 /// The ids of the threads of a process; none of one that has ended.
 pub fn threads(pid: impl Display) -> impl Iterator<Item = i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -108,6 +114,19 @@ mod tests {
         for absurd in ["", "some", "some avg10=-1", "some avg10=NaN", "some avg10=900"] {
             assert_eq!(stalled(absurd, "some", "avg10"), None, "{absurd}");
         }
+    }
+
+    #[test]
+    fn a_process_that_runs_has_no_wait_channel_and_one_that_sleeps_has() {
+        assert_eq!((wait_channel("thread-self"), wait_channel(i32::MAX)), (None, None));
+        let mut sleeps = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut tries = (0..10_000).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            wait_channel(sleeps.id())
+        });
+        let found = tries.any(|channel| channel.is_some_and(|name| name.contains("nanosleep")));
+        sleeps.kill().and_then(|()| sleeps.wait().map(drop)).unwrap();
+        assert!(found);
     }
 
     #[test]

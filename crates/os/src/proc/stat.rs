@@ -43,9 +43,14 @@ impl Stat {
         self.field(4)
     }
 
+    /// The state: `R` runs or could, `S` sleeps, `D` sleeps and no signal wakes it.
+    pub fn state(&self) -> Option<char> {
+        self.field(3)
+    }
+
     /// Whether it has ended and its parent has not collected it yet.
     pub fn has_ended(&self) -> bool {
-        self.field(3).is_none_or(|state: char| "ZX".contains(state))
+        self.state().is_none_or(|state| "ZX".contains(state))
     }
 
     /// Its processor time and that of children it has collected, in clock ticks.
@@ -77,6 +82,7 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.pid, stat.parent(), stat.ticks()), (42, Some(7), Some(124)));
         assert_eq!((stat.started(), stat.has_ended()), (Some(9), false));
+        assert_eq!(stat.state(), Some('S'));
         assert_eq!(stat.field::<u64>(51), None);
         assert!(Stat::parse("42 (x) Z 1").unwrap().has_ended());
         assert!(Stat::parse("42").is_none());

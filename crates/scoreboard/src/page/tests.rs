@@ -69,6 +69,9 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     ours.workers().show_cache(Some(cache));
     assert_eq!(second.read().cache.map(|(cache, _)| cache), Some(cache));
     assert!(second.cache_asked_at() > Duration::ZERO);
+    let waits = WaitCounts { disk: 9, other: 1, ..WaitCounts::default() };
+    ours.workers().show_waits(waits);
+    assert_eq!((second.read().waits, second.busy()), (waits, 3));
     assert_eq!(read.size, None);
     let size = Size { workers: 19, binding: 1, cpu: 19, memory: Some(0), ..Size::default() };
     second.show_size(Some(size));

@@ -23,6 +23,7 @@ use crate::processes::pools::Pools;
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
+use crate::processes::script_waits::{RUNS_LONG, wait_of};
 use crate::system::cgroups::Groups;
 
 use super::advice::{Resources, advice};
@@ -88,6 +89,10 @@ impl StatusSource<'_> {
         let mut running = self.running(name);
         let scripts = running.len() as u64;
         running.truncate(MAX_RUNNING_SHOWN);
+        let long = |script: &Running| script.seconds >= RUNS_LONG.as_secs_f64();
+        for (script, _) in running.iter_mut().filter(|(script, _)| long(script)) {
+            script.waits_for = wait_of(script.pid).map(|kind| kind.name().to_owned());
+        }
         let (running, runners) = running.into_iter().unzip();
         let status = PoolStatus {
             name: name.to_owned(),
@@ -228,6 +233,7 @@ fn shown(seated: Seated, process: WorkerState, running_time: Option<RunningTime>
         cpu_seconds: seconds(|running_time| running_time.cpu),
         core_wait_seconds: seconds(|running_time| running_time.core_wait),
         blocked_seconds: seconds(|running_time| running_time.blocked),
+        waits_for: None,
         stack: Vec::new(),
     }
 }

@@ -23,6 +23,7 @@ pub mod protocol_errors;
 pub mod running_pool;
 pub mod scoreboards;
 pub mod script_children;
+pub mod script_waits;
 pub mod slow_scripts;
 pub mod traces;
 pub mod worker_logs;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use maitred_control::{Wear, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::Signal;
-use maitred_scoreboard::{Cause, Counter, Page};
+use maitred_scoreboard::{Cause, Counter, Page, WaitCounts};
 
 use crate::error::Error;
 use crate::processes::application_memory::ApplicationMemories;
@@ -43,6 +43,7 @@ impl Scoreboards {
         for (pool, file) in left {
             if let Ok(page) = Page::open(file) {
                 page.workers().forget_shown();
+                page.workers().show_waits(WaitCounts::default());
                 scores.pages.insert(pool, page);
             }
         }

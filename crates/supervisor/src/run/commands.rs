@@ -135,6 +135,7 @@ impl Supervisor {
         self.pools.query_opcaches(&self.scoreboards, now);
         self.front_stats.query(&mut self.fronts);
         self.admin.measure(&mut self.pools, &self.scoreboards, now);
+        self.script_waits.watch(now);
         let listeners = self.plan.listeners.iter();
         let front = self.fronts.current();
         let status = ServerStatus {

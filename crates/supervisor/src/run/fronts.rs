@@ -136,6 +136,7 @@ impl Supervisor {
             FromFront::MetricsRequested => {
                 self.pools.query_opcaches(&self.scoreboards, now);
                 self.admin.measure(&mut self.pools, &self.scoreboards, now);
+                self.script_waits.watch(now);
                 let failures = self.acme.failures(now);
                 self.fronts.tell(line, ToFront::ShowCertificateFailures { failures });
                 let jobs = self.jobs.shown(now);

@@ -191,6 +191,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.systemd.deadline(),
         certificates.map(Certificates::deadline),
         capacity.flatten(),
+        server.script_waits.deadline(),
         server.jobs.deadline(server.jobs_may_start(), now),
         server.acme.deadline(&server.plan.config, is_serving),
         server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),

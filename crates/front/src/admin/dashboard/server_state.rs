@@ -172,6 +172,9 @@ fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<LongScript>
         "ends": ends,
         "slow": board.slow,
         "recent": recent(&reading.recent),
+        "waits": reading.waits.main().map(|main| json!({
+            "for": main.name(), "found": reading.waits.of(main), "of": reading.waits.all(),
+        })),
         "memory": [reading.private_bytes >> 10, kilobytes(&reading.peak_memory, 0.5),
             kilobytes(&reading.peak_memory, 0.99)],
         "opcache": reading.cache.map(|(cache, _)| json!({

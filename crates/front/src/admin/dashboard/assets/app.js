@@ -58,6 +58,18 @@ const poolNames = () => Object.keys(state.pools || {}).sort((a, b) => {
 });
 const chosen = () => poolNames().filter(name => !pool || name === pool);
 
+// What blocked scripts wait for, in words; what is slow then, and what hangs if they do.
+const waits = {
+  disk: ["the disk is slow", "the disk hangs"],
+  network: ["a database or another server is slow, not the disk", "a database or another server hangs"],
+  file_lock: ["they wait for a lock of a file, such as that of a session", "a lock of a file, such as that of a session, is not released"],
+  sleep: ["they sleep, as sleep() and usleep() do"],
+  program: ["they wait for programs that they have started", "a program that they have started hangs"],
+  other: ["a slow database, another server or a lock, not the disk"],
+};
+const cause = p => waits[(p.waits || {}).for] || ["a slow database, disk or network"];
+const looks = p => p.waits ? " (" + p.waits.found + " of " + p.waits.of + " looks at blocked scripts)" : "";
+
 // What the figures of a pool mean, in words: the worst first.
 function findings(name) {
   const p = state.pools[name], found = [], r = p.recent || {}, part = r.parts || [];
@@ -66,15 +78,15 @@ function findings(name) {
   const hung = (state.running || []).filter(one => one.pool === name && Date.now() - one.begun > 10000);
   const add = (level, text) => found.push({level, text: name + ": " + text});
   if (hung.length) add("bad", hung.length + (hung.length > 1 ? " scripts have" : " script has") + " run for more than 10 s" +
-    (hung.length >= all && all ? ", in every worker: what they wait for (a database, another server, a lock) hangs." : ". See the running scripts below."));
+    (hung.length >= all && all ? ", in every worker: " + (cause(p)[1] || "what they wait for (a database, another server, a lock) hangs") + looks(p) + "." : (cause(p)[1] ? ": " + cause(p)[1] + looks(p) : "") + ". See the running scripts below."));
   if (p.queued > 0 || (full && wait > 50)) {
     const load = p.load || {};
     const core_ = state.server && state.server.nearest === "cpu" && state.server.saturation > 0.9;
     if (core_ || (sum && core / sum > 0.25)) add("bad", "requests wait, and the processors are busy: more workers would not help; less work per request, a page cache or more processors would.");
     else if (load.waits_downstream) add("bad", "requests wait, and what scripts wait for has become slower than before: look at the database first.");
-    else add("bad", (all === 1 ? "its only worker is busy and " : "all " + all + " workers are busy and ") + (p.queued ? many(p.queued, "request") + (p.queued === 1 ? " waits" : " wait") : "requests have waited") + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: more workers would help (pm.max_children is " + (p.limit || "not set") + ")." : ": too few workers."));
+    else add("bad", (all === 1 ? "its only worker is busy and " : "all " + all + " workers are busy and ") + (p.queued ? many(p.queued, "request") + (p.queued === 1 ? " waits" : " wait") : "requests have waited") + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: " + (p.waits && ["disk", "file_lock"].includes(p.waits.for) ? cause(p)[0] + looks(p) + "; more workers would hardly help." : "more workers would help (pm.max_children is " + (p.limit || "not set") + ").") : ": too few workers."));
   } else if (sum && r.count > 10 && blocked / sum > 0.8 && (r.script || [])[0] > 200)
-    add("warn", "scripts are blocked for " + percent(blocked / sum) + " of their time: a slow database, disk or network.");
+    add("warn", "scripts are blocked for " + percent(blocked / sum) + " of their time: " + cause(p)[0] + looks(p) + ".");
   if (sum && r.count > 10 && core / sum > 0.25 && !p.queued) add("warn", "scripts wait for a processor for " + percent(core / sum) + " of their time: the processors are busy.");
   const o = p.opcache;
   if (o && (o.restarts > 0 || o.free < (o.used + o.free) * 0.05)) add("warn", "OPcache is full (" + mib(o.free) + " free of " + mib(o.used + o.free) + "): scripts are compiled again and again; raise opcache.memory_consumption.");
