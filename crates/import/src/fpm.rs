@@ -352,6 +352,10 @@ impl PoolPlan {
         let ends = own.and_then(|entry| values::time(&entry.value)).filter(|time| !time.is_zero());
         let wait = self.waits.get(name);
         let shown = |time: Duration| values::duration(time);
+        if let (Some(own), Some(ends)) = (own, ends) {
+            let toml = toml_text::string(&shown(ends));
+            draft.settings.set("request_terminate_timeout", Placed::new(toml, &own.place));
+        }
         let ends = match (ends, wait) {
             (None, Some((wait, place, is_own))) => {
                 let toml = toml_text::string(&shown(*wait));
@@ -489,7 +493,7 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
             set("rlimit_core", number.unwrap_or_else(|_| toml_text::string("unlimited")));
         }
         ("slowlog", _) if value.starts_with('/') => set("slowlog", toml_text::string(value)),
-        ("clear_env", _) if ["0", "no", "off", "false"].contains(&value.as_str()) => {
+        ("clear_env", _) if ["", "0", "no", "off", "false"].contains(&value.as_str()) => {
             set("pass_env", toml_text::string("all"));
         }
         ("pm.status_path" | "ping.path" | "ping.response" | "pm.status_listen", _) => {
@@ -516,7 +520,7 @@ mod tests {
     const NGINX: &str = "http { server { listen 80; root /srv; location ~ \\.php$ {\n\
         fastcgi_pass unix:/run/php.sock; } } }\n";
     const POOL: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 007\n\
-        process.priority = \"x\n";
+        request_terminate_timeout = 30s\nclear_env = no\nprocess.priority = \"x\n";
 
     struct Both;
 
@@ -540,5 +544,13 @@ mod tests {
         let toml = imported.expect("a configuration").toml;
         assert!(toml.contains("\nmax_children = 7  #"), "{toml}");
         assert!(!toml.contains("process_priority"), "{toml}");
+    }
+
+    #[test]
+    fn a_pools_own_limit_of_time_and_its_environment_stay() {
+        let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
+        let toml = imported.expect("a configuration").toml;
+        assert!(toml.contains("\nrequest_terminate_timeout = \"30s\"  #"), "{toml}");
+        assert!(toml.contains("\npass_env = \"all\"  #"), "{toml}");
     }
 }

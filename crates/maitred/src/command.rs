@@ -123,7 +123,7 @@ pub enum Command {
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \
         maitred top --once                     print once, for a pipe\n\n\
-        Keys: q quits, p pauses, 1 to 5 open a tab (pools, workers, routes, cache, logs), / \
+        Keys: q quits, p pauses, 1 to 6 open a tab (pools, workers, routes, cache, logs, nodes), / \
         filters, n shows the next server, s sorts by load, requests, failures, duration, memory \
         or name, a shows idle pools, arrows, page up and page down scroll.\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
