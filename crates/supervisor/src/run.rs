@@ -45,6 +45,7 @@ use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
 use crate::processes::scoreboards::Scoreboards;
+use crate::processes::script_children::ScriptChildren;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
 use crate::reload::Reloader;
@@ -98,6 +99,7 @@ pub struct Supervisor {
     purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
+    script_children: ScriptChildren,
     jobs: Jobs,
     systemd: Systemd,
     /// When faults were last checked.
@@ -171,6 +173,7 @@ impl Supervisor {
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
+            script_children: ScriptChildren::default(),
             jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
@@ -231,6 +234,7 @@ impl Supervisor {
             for ended in ended {
                 self.collect(ended);
             }
+            self.end_script_children();
             self.end_zygotes();
             self.keep_time();
             self.serve_admin(ready.admin);
@@ -312,6 +316,7 @@ impl Supervisor {
     /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     fn collect(&mut self, ended: Ended) {
         let Ended { pid, how, .. } = ended;
+        self.script_children.reaped(pid);
         if let Some(line) = self.fronts.line_of(pid) {
             return self.front_ended(line, how);
         }

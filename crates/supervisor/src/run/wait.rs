@@ -195,6 +195,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.acme.deadline(&server.plan.config, is_serving),
         server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),
         server.admin.deadline(),
+        server.script_children.deadline(),
         front.flatten(),
         boot_order::deadline(pools, now),
         liveness.map(|liveness| liveness.deadline()),
