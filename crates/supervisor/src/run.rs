@@ -8,6 +8,7 @@ mod commands;
 mod front_liveness;
 mod fronts;
 mod jobs;
+mod memory;
 mod mended_faults;
 pub mod phase;
 mod pools;
@@ -29,6 +30,7 @@ use tracing::error;
 use crate::admin::Admin;
 use crate::capacity::auto::CapacityManager;
 use crate::capacity::boot_order;
+use crate::capacity::memory_reader::MemoryReader;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
@@ -99,6 +101,7 @@ pub struct Supervisor {
     purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
+    memory_reader: MemoryReader,
     script_children: ScriptChildren,
     jobs: Jobs,
     systemd: Systemd,
@@ -173,6 +176,7 @@ impl Supervisor {
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
+            memory_reader: MemoryReader::default(),
             script_children: ScriptChildren::default(),
             jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
@@ -210,6 +214,7 @@ impl Supervisor {
     /// count: no death is ever that of a process that is not known yet.
     pub fn run(mut self) -> i32 {
         self.keep_time();
+        self.keep_memory_reader();
         while self.phase.exit_code().is_none() {
             let ready = wait::wait(&self);
             // A worker's output is logged before the effects of the response it belongs to.
@@ -228,6 +233,9 @@ impl Supervisor {
             if ready.purge_log {
                 self.hear_purge_log();
             }
+            if ready.memory {
+                self.hear_memory_reader();
+            }
             if ready.watches {
                 self.watches.read(self.now());
             }
@@ -238,6 +246,7 @@ impl Supervisor {
             self.end_zygotes();
             self.keep_time();
             self.serve_admin(ready.admin);
+            self.keep_memory_reader();
         }
         if adopt::any_child() {
             let left = adopt::children();
@@ -332,6 +341,9 @@ impl Supervisor {
         }
         if self.purge_log.is_process(pid) {
             return self.purge_log_ended(how);
+        }
+        if self.memory_reader.is_process(pid) {
+            return self.memory_reader_ended(how);
         }
         if self.job_ended(&ended) {
             return;
