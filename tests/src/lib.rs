@@ -53,6 +53,7 @@ pub mod rules;
 pub mod server;
 pub mod session;
 pub mod spoilt;
+pub mod stuck_files;
 pub mod terminal;
 pub mod tls;
 pub mod traced;

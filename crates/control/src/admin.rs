@@ -460,8 +460,7 @@ pub struct Quantiles {
     pub p99_seconds: Option<f64>,
 }
 
-/// Quantiles of the peak PHP memory of scripts, in bytes, at most an eighth too large; `None`
-/// without scripts.
+/// Quantiles of the peak PHP memory of scripts, in bytes, at most an eighth too large, if any ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
     /// The median.
@@ -504,9 +503,10 @@ pub enum Measured {
     Nothing,
     /// By the kernel's count of private pages (`Private_*` of `smaps_rollup`).
     Private,
-    /// Without permission for that: resident pages minus those of files and shared memory
-    /// (`statm`). Includes pages inherited from the zygote.
+    /// Without permission for that: resident pages less shared ones, also those of the zygote.
     RssMinusShared,
+    /// The same, since the pages of at least one process were not counted in time.
+    RssMinusSharedLate,
 }
 
 /// The default admin socket: in `/run/maitred` for root, in the user's runtime folder, or else in a

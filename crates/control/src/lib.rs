@@ -15,6 +15,7 @@ pub mod job_status;
 pub mod launch;
 pub mod log_limit;
 pub mod log_place;
+pub mod memory_reader;
 pub mod nodes;
 mod proxy_figures;
 pub mod purge;

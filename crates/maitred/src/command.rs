@@ -287,6 +287,9 @@ pub enum Command {
     /// The process that passes purges to other nodes; started by the server
     #[command(hide = true)]
     PurgeLog,
+    /// The process that counts the private memory of others; started by the server
+    #[command(hide = true)]
+    MemoryReader,
     /// The process that opens the browser; started by the server
     #[command(hide = true)]
     OpenBrowser,

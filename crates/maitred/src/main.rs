@@ -17,6 +17,7 @@ mod leaks;
 mod log;
 mod log_lines;
 mod man_pages;
+mod memory_reader;
 mod octane;
 mod profile_command;
 mod purge;
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         Command::Acme => acme::acme(),
         Command::SharedCertificates => acme::shared_certificates(),
         Command::PurgeLog => purge_log::purge_log(),
+        Command::MemoryReader => memory_reader::memory_reader(),
         Command::OpenBrowser => serve::open_browser::run(),
     }
 }

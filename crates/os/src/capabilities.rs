@@ -39,6 +39,16 @@ pub fn may_filter() -> bool {
     no_new_privs().unwrap_or(false) || capabilities(None).is_ok_and(administers)
 }
 
+/// Drops all capabilities of this process but that to look at processes of other users
+/// (`CAP_SYS_PTRACE`), if it has it. For a process with one thread.
+///
+/// # Errors
+/// Never on the kernels we support: a process may always give capabilities up.
+pub fn keep_only_inspection() -> io::Result<()> {
+    let kept = capabilities(None)?.permitted & CapabilitySet::SYS_PTRACE;
+    crate::roots::keep_only(kept)
+}
+
 /// Keeps programs that this process starts from gaining privileges by set-user-ID, set-group-ID or
 /// file capabilities (`PR_SET_NO_NEW_PRIVS`). It cannot be undone. For a process with one thread.
 ///

@@ -14,8 +14,8 @@ pub mod files;
 pub mod filter;
 pub mod folders;
 
-use maitred_os::fork;
 use maitred_os::users::{self, Identity};
+use maitred_os::{capabilities, fork};
 use std::path::{Path, PathBuf};
 
 /// The folders that a process needs, beside those of the system.
@@ -114,7 +114,7 @@ pub fn drop_capabilities() -> std::io::Result<()> {
     // rustix reads this once, on kernels before 6.4 from a file in `/proc` that belongs to root
     // later on.
     let _ = rustix::param::page_size();
-    maitred_os::capabilities::bound_to_none()
+    capabilities::bound_to_none()
 }
 
 /// What a process of the server becomes before it reads anything of others.
@@ -154,15 +154,37 @@ impl LessTrusted<'_> {
 /// # Errors
 /// When `no_new_privs` cannot be set, which every supported kernel supports.
 pub fn enter(who: &str, needs: &Needs) -> Result<Readable, String> {
-    maitred_os::capabilities::gain_no_more()
-        .map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
+    gain_no_more()?;
     // The filter is last: it denies the calls that set up Landlock.
     let readable = files::restrict(needs).unwrap_or_else(|why| {
         tracing::info!("Landlock does not restrict the files of {who}: {why}");
         Readable::All
     });
+    filter_calls(who);
+    Ok(readable)
+}
+
+/// The same for a process that looks at those of other users: it keeps its user, so that none of
+/// them can signal it, and of the capabilities the one for that. Landlock would forbid it to look
+/// at others (`hook_ptrace_access_check` in the kernel's `security/landlock/task.c`).
+///
+/// # Errors
+/// When capabilities cannot be dropped, and as [`enter`].
+pub fn enter_to_inspect(who: &str) -> Result<(), String> {
+    let dropped = drop_capabilities().and_then(|()| capabilities::keep_only_inspection());
+    dropped.map_err(|error| format!("it cannot drop capabilities: {error}"))?;
+    gain_no_more()?;
+    filter_calls(who);
+    Ok(())
+}
+
+fn gain_no_more() -> Result<(), String> {
+    let done = capabilities::gain_no_more();
+    done.map_err(|error| format!("no_new_privs cannot be set: {error}"))
+}
+
+fn filter_calls(who: &str) {
     if let Err(why) = filter::install() {
         tracing::warn!("no seccomp filter restricts the system calls of {who}: {why}");
     }
-    Ok(readable)
 }

@@ -13,14 +13,16 @@ use std::process::Command;
 use maitred_sandbox::{Needs, Readable};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::CapabilitySet;
 
 /// The folder that a case may use, as its second argument.
 type Case = fn(&Path);
 
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 8] = [
     ("what_serving_needs_goes_on", what_serving_needs_goes_on),
     ("no_program_can_be_started", no_program_can_be_started),
     ("no_other_process_can_be_reached", no_other_process_can_be_reached),
+    ("others_can_be_looked_at_and_nothing_else", others_can_be_looked_at_and_nothing_else),
     ("no_other_user_or_root_can_be_taken_on", no_other_user_or_root_can_be_taken_on),
     ("sockets_are_of_the_kinds_that_are_used", sockets_are_of_the_kinds_that_are_used),
     ("files_are_written_only_where_they_have_to_be", files_are_written_only_where_they_have_to_be),
@@ -46,6 +48,20 @@ fn main() {
         assert!(status.unwrap().success(), "{name} has failed");
         println!("test {name} ... ok");
     }
+}
+
+/// As the process that counts the memory of others.
+fn others_can_be_looked_at_and_nothing_else(_folder: &Path) {
+    maitred_sandbox::enter_to_inspect("a test").unwrap();
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
+    let held = rustix::thread::capabilities(None).unwrap();
+    assert!(CapabilitySet::SYS_PTRACE.contains(held.permitted), "{held:?}");
+    let parent = std::os::unix::process::parent_id();
+    let counted = std::fs::read_to_string(format!("/proc/{parent}/smaps_rollup")).unwrap();
+    assert!(counted.contains("Private_Dirty:"), "{counted}");
+    let error = std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/true"));
+    assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
 }
 
 fn enter(folder: &Path) -> Readable {

@@ -52,6 +52,7 @@ use std::path::Path;
 use maitred_config::{Config, Pool, Section};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
+pub use capacity::memory_reader::MEMORY_READER_ROLE;
 pub use error::Error;
 pub use fronts::purge_log::PURGE_LOG_ROLE;
 pub use listen::other_program_on;

@@ -94,6 +94,29 @@ pub const SCRIPT_NAMED: Duration = Duration::from_millis(250);
 /// Timeout of a zygote that reads a stack. One that forks or is stuck does not reply.
 pub const TRACE_ANSWER: Duration = Duration::from_secs(2);
 
+/// Timeout of an order to count the private pages of processes, which takes milliseconds unless a
+/// tenant holds the lock that it needs.
+pub const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the pages of a pool that was late are not counted.
+pub const UNCOUNTED_FOR: Duration = Duration::from_secs(3600);
+
+/// Most orders to count that may be late within a period: then none is given for the rest of it.
+pub const COUNT_TIMEOUTS_MOST: u32 = 10;
+pub const COUNT_TIMEOUTS_PERIOD: Duration = Duration::from_secs(60);
+
+/// Most processes that wait to be counted.
+pub const COUNTS_QUEUED: usize = 1024;
+
+/// Timeout of the process that counts, from its start until it takes orders.
+pub const MEMORY_READER_START: Duration = Duration::from_secs(10);
+
+/// Most reports acted on in one turn of the process that counts: it has one order at a time.
+pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
+
+/// Processes whose pages are counted for one status reply, those with the oldest count first.
+pub const COUNTED_FOR_STATUS: usize = 128;
+
 /// An episode of slow scripts ends after this time without one.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 

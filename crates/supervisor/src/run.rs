@@ -8,6 +8,7 @@ mod commands;
 mod front_liveness;
 mod fronts;
 mod jobs;
+mod memory;
 mod mended_faults;
 pub mod phase;
 mod pools;
@@ -29,6 +30,7 @@ use tracing::error;
 use crate::admin::Admin;
 use crate::capacity::auto::CapacityManager;
 use crate::capacity::boot_order;
+use crate::capacity::memory_reader::MemoryReader;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
@@ -46,6 +48,7 @@ use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
 use crate::processes::scoreboards::Scoreboards;
+use crate::processes::script_children::ScriptChildren;
 use crate::processes::script_waits::ScriptWaits;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::Traces;
@@ -101,6 +104,8 @@ pub struct Supervisor {
     purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
+    memory_reader: MemoryReader,
+    script_children: ScriptChildren,
     script_waits: ScriptWaits,
     jobs: Jobs,
     systemd: Systemd,
@@ -175,6 +180,8 @@ impl Supervisor {
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
+            memory_reader: MemoryReader::default(),
+            script_children: ScriptChildren::default(),
             script_waits: ScriptWaits::default(),
             jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
@@ -212,6 +219,7 @@ impl Supervisor {
     /// count: no death is ever that of a process that is not known yet.
     pub fn run(mut self) -> i32 {
         self.keep_time();
+        self.keep_memory_reader();
         while self.phase.exit_code().is_none() {
             let ready = wait::wait(&self);
             // A worker's output is logged before the effects of the response it belongs to.
@@ -230,15 +238,20 @@ impl Supervisor {
             if ready.purge_log {
                 self.hear_purge_log();
             }
+            if ready.memory {
+                self.hear_memory_reader();
+            }
             if ready.watches {
                 self.watches.read(self.now());
             }
             for ended in ended {
                 self.collect(ended);
             }
+            self.end_script_children();
             self.end_zygotes();
             self.keep_time();
             self.serve_admin(ready.admin);
+            self.keep_memory_reader();
         }
         if adopt::any_child() {
             let left = adopt::children();
@@ -317,6 +330,7 @@ impl Supervisor {
     /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     fn collect(&mut self, ended: Ended) {
         let Ended { pid, how, .. } = ended;
+        self.script_children.reaped(pid);
         if let Some(line) = self.fronts.line_of(pid) {
             return self.front_ended(line, how);
         }
@@ -332,6 +346,9 @@ impl Supervisor {
         }
         if self.purge_log.is_process(pid) {
             return self.purge_log_ended(how);
+        }
+        if self.memory_reader.is_process(pid) {
+            return self.memory_reader_ended(how);
         }
         if self.job_ended(&ended) {
             return;

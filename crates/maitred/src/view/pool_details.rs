@@ -16,6 +16,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         Measured::Nothing => "nothing to measure",
         Measured::Private => "private pages",
         Measured::RssMinusShared => "resident less shared pages: no permission to read more",
+        Measured::RssMinusSharedLate => "resident less shared pages: not counted in time",
     };
     let php = pool.php.as_deref().unwrap_or("not started yet");
     let mut lines = vec![

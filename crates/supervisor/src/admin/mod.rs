@@ -11,11 +11,12 @@ use maitred_config::Config;
 use rustix::event::PollFd;
 use tracing::warn;
 
+use crate::capacity::memory_reader::MemoryReader;
+use crate::capacity::memory_reads::{MemoryReading, WantedMemory};
 use crate::capacity::private_memory::Measures;
 use crate::error::Error;
 use crate::limits::Moment;
 use crate::processes::pools::Pools;
-use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 
 pub use connection::AdminConnection;
@@ -99,13 +100,42 @@ impl Admin {
         self.connections.iter().any(|one| one.awaited_profile() == Some(profile))
     }
 
-    /// Measures the memory of all pools' processes, and shows it on their scoreboards.
-    pub fn measure(&mut self, pools: &mut Pools, scoreboards: &Scoreboards, now: Moment) {
+    /// Has the memory of all pools' processes measured, and shows it on their scoreboards when it
+    /// is: now, if `reader` has yet to be started.
+    pub fn measure(
+        &mut self,
+        pools: &mut Pools,
+        scoreboards: &Scoreboards,
+        reader: &mut MemoryReader,
+        now: Moment,
+    ) {
         for running in pools.iter_mut() {
             running.show_copy_counters(scoreboards);
         }
-        let pids: Vec<i32> = pools.iter().flat_map(RunningPool::pids).collect();
-        self.measures.measure(&pids, now);
+        let wanted = pools.iter().flat_map(|running| {
+            let pool = running.name();
+            running.pids().map(move |pid| WantedMemory { pool: pool.to_owned(), pid })
+        });
+        self.measures.measure(wanted.collect(), &mut reader.reads, now);
+        if !(self.measures.are_awaited() && reader.is_ready()) {
+            self.show_memory(pools, scoreboards);
+        }
+    }
+
+    /// The pages of processes were counted, or could not be.
+    pub fn take_readings(
+        &mut self,
+        readings: &[MemoryReading],
+        pools: &Pools,
+        scoreboards: &Scoreboards,
+        now: Moment,
+    ) {
+        if self.measures.read(readings, now) {
+            self.show_memory(pools, scoreboards);
+        }
+    }
+
+    fn show_memory(&self, pools: &Pools, scoreboards: &Scoreboards) {
         for name in pools.names() {
             let memory = self.measures.of(&pools.pids_of(name));
             if let Some(page) = scoreboards.page(name) {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, RealpathCache, Running,
-    ServerStatus, Size, Times, Workers,
+    Copies, MAX_RUNNING_SHOWN, Memory, PeakMemory, PoolStatus, Quantiles, Queue, RealpathCache,
+    Running, ServerStatus, Size, Times, Workers,
 };
 use maitred_control::job_status::Beside;
 use maitred_scoreboard::{
@@ -81,9 +81,7 @@ impl StatusSource<'_> {
     fn pool_status(&self, name: &str) -> (PoolStatus, Vec<Runner>) {
         let page = self.scoreboards.page(name);
         let reading = page.map(|page| page.read()).unwrap_or_default();
-        // A generation on trial is not yet the pool, and a leaving one no longer.
-        let current = self.pools.current_of(name);
-        let Some(current) = current.or_else(|| self.pools.named(name).last()) else {
+        let Some(current) = self.current(name) else {
             return (PoolStatus::default(), Vec::new());
         };
         let mut running = self.running(name);
@@ -115,26 +113,39 @@ impl StatusSource<'_> {
             outcomes: outcomes(&reading, |_| true),
             refused: outcomes(&reading, RequestOutcome::is_rejection),
             failed: outcomes(&reading, RequestOutcome::is_failure),
-            memory: self.measures.of(&self.pools.pids_of(name)),
             opcache: None,
             realpath_cache: realpath_cache(current),
             preloading: self.preloading.shown(name),
             size: reading.size.map(size),
             beside: self.capacity.reserve(name).map(beside),
             copies: copies(&reading),
-            advice: self.advice(&reading, current),
             scripts,
             running,
+            ..PoolStatus::default()
         };
         (status, runners)
     }
 
+    /// Adds the memory of a pool's processes, and what follows from it, once they are measured.
+    pub fn add_memory(&self, pool: &mut PoolStatus) {
+        pool.memory = self.measures.of(&self.pools.pids_of(&pool.name));
+        let page = self.scoreboards.page(&pool.name);
+        let reading = page.map(|page| page.read()).unwrap_or_default();
+        if let Some(current) = self.current(&pool.name) {
+            pool.advice = self.advice(&reading, current, &pool.memory);
+        }
+    }
+
+    /// A generation on trial is not yet the pool, and a leaving one no longer.
+    fn current(&self, name: &str) -> Option<&RunningPool> {
+        self.pools.current_of(name).or_else(|| self.pools.named(name).last())
+    }
+
     /// How many workers there would be if they were not fixed.
-    fn advice(&self, reading: &Reading, current: &RunningPool) -> Option<Size> {
+    fn advice(&self, reading: &Reading, current: &RunningPool, memory: &Memory) -> Option<Size> {
         if reading.size.is_some() {
             return None;
         }
-        let memory = self.measures.of(&self.pools.pids_of(current.name()));
         let group = memory_group(self.groups, current.name());
         let (cores, available) = there_is_now(group.as_deref());
         let resources = Resources {

@@ -18,7 +18,7 @@ use crate::processes::traces::Traces;
 
 use super::Admin;
 use super::connection::AdminConnection;
-use super::status::plain;
+use super::status::{StatusSource, plain};
 
 /// How long a reply waits for zygotes. An idle one reads a stack in well under a millisecond, and
 /// the state of OPcache in a few.
@@ -70,7 +70,7 @@ impl StatusDraft {
     }
 
     /// Whether nothing is waited for any more: neither stacks, nor sources that are awaited (the
-    /// OPcache of a pool by its name; the front without a name).
+    /// OPcache of a pool by its name; the front and the memory of processes without a name).
     pub fn is_due(&self, now: Moment, is_awaited: impl Fn(Option<&str>) -> bool) -> bool {
         let names = self.status.pools.iter().map(|pool| pool.name.as_str());
         let mut sources = names.map(Some).chain([None]);
@@ -79,10 +79,11 @@ impl StatusDraft {
     }
 
     /// The reply, with what pools and front have reported by now.
-    pub fn finish(self, pools: &Pools, front: &FrontFigures, now: Moment) -> Reply {
+    pub fn finish(self, source: &StatusSource<'_>, front: &FrontFigures, now: Moment) -> Reply {
         let mut status = self.status;
         for pool in &mut status.pools {
-            pool.opcache = pools.opcache(&pool.name, now);
+            pool.opcache = source.pools.opcache(&pool.name, now);
+            source.add_memory(pool);
         }
         status.page_cache.clone_from(&front.page_cache);
         status.proxies.clone_from(&front.proxies);

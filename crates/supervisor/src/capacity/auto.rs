@@ -3,7 +3,9 @@
 //!
 //! They are read once a second while such a pool grows or shrinks or memory is nearly full, more
 //! often until the memory of workers is known, and rarely otherwise. A check costs about the same
-//! however many pools and workers there are ([`BUDGET`]), and less where memory is plentiful.
+//! however many pools and workers there are ([`BUDGET`]), and less where memory is plentiful. It
+//! begins with orders to count the pages of some workers ([`MemoryReads`]), and ends when they are
+//! counted, or after [`COUNTS_WAIT`].
 
 mod batches;
 mod memory_log;
@@ -28,7 +30,8 @@ use self::batches::Batches;
 pub use self::batches::SizedJob;
 use self::memory_log::{MemoryLog, MemoryLogLine};
 use self::worker_counters::{CounterSource, WorkerCounters, with_told};
-use self::worker_memory::WorkerMeasures;
+use self::worker_memory::{MeasuredWorker, WorkerMeasures, WorkerToMeasure};
+use crate::capacity::memory_reads::{MemoryReading, MemoryReads};
 use crate::fronts::Fronts;
 use crate::limits::Moment;
 use crate::processes::pools::Pools;
@@ -45,6 +48,9 @@ const BUDGET: Budget = Budget { exactly: 16, roughly: 128 };
 
 /// The same where memory is plentiful: counting the pages of one worker takes 60 to 360 µs.
 const CALM_BUDGET: Budget = Budget { exactly: 4, roughly: 32 };
+
+/// How long a check waits for counts of pages. Those that come later are for the next one.
+const COUNTS_WAIT: Duration = Duration::from_millis(50);
 
 /// Interval while some pool has more than one worker, and while none has.
 const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -66,6 +72,8 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 #[derive(Debug, Default)]
 pub struct CapacityManager {
     due: Option<Moment>,
+    /// When the check that has begun ends, without the counts that have not come by then.
+    ends_at: Option<Moment>,
     /// When a worker was last started or ended, or memory lacked for one.
     changed_at: Moment,
     counters: Counters,
@@ -149,15 +157,15 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
 }
 
 impl CapacityManager {
-    /// Checks the machine; `pools` are the pools that find their size.
+    /// Checks the machine; `pools` are the pools that find their size, and some of their workers
+    /// were measured.
     fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool], jobs: &[SizedJob]) {
-        self.measure(files, pools);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
         self.counters = counters;
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = sources::cores(files, allowed).count;
-        self.batches.look(now, cores, files, jobs);
+        self.batches.look(now, cores, jobs);
         self.cores = ((cores - self.batches.all().cores) * 1000.0) as u32;
         self.memory = sources::memory(files);
         let apart = pools.iter().filter_map(|pool| {
@@ -175,8 +183,15 @@ impl CapacityManager {
         self.rooms.look_apart(now, &self.apart);
     }
 
-    /// Measures some workers of each pool, within the budget; the next check continues from there.
-    fn measure(&mut self, files: &dyn Files, pools: &[SizedPool]) {
+    /// Begins to measure some workers of each pool, within the budget; the next check continues
+    /// from there.
+    fn measure(
+        &mut self,
+        files: &dyn Files,
+        pools: &[SizedPool],
+        reads: &mut MemoryReads,
+        now: Moment,
+    ) {
         let mut left = match self.rooms.are_far_from_the_limit() {
             true => CALM_BUDGET,
             false => BUDGET,
@@ -187,8 +202,6 @@ impl CapacityManager {
             let (name, workers) = (&pool.name, &pool.workers);
             let all_due = self.rooms.due(name, workers, pool.requests, &mut left);
             self.rooms.are_coming(&pool.name, pool.coming);
-            // No worker can have had more than there is, whatever it reports.
-            let limit = self.memory.map_or(0.0, |memory| memory.limit);
             // Young workers are read even so; they are not young for long.
             let asks =
                 all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
@@ -197,9 +210,9 @@ impl CapacityManager {
                 tells.flat_map(|pool| pool.told_by_workers()).collect();
             for due in all_due {
                 let told = told.get(&due.worker).copied();
-                if let Some(has) = self.counted.measure(files, due) {
-                    let has = with_told(has, told, limit);
-                    self.rooms.measured(&pool.name, due, has);
+                let of = WorkerToMeasure { pool: pool.name.clone(), due, told };
+                if let Some(measured) = self.counted.begin(files, of, reads, now) {
+                    self.take(&measured);
                 }
             }
             if left.exactly > 0 && left.roughly > 0 {
@@ -212,6 +225,34 @@ impl CapacityManager {
         }
         let present = pools.iter().flat_map(|pool| pool.workers.iter().copied());
         self.counted.keep(&present.collect());
+    }
+
+    /// A worker was measured.
+    fn take(&mut self, measured: &MeasuredWorker) {
+        // No worker can have had more than there is, whatever it reports.
+        let limit = self.memory.map_or(0.0, |memory| memory.limit);
+        let WorkerToMeasure { pool, due, told } = &measured.of;
+        self.rooms.measured(pool, *due, with_told(measured.has, *told, limit));
+    }
+
+    /// The pages of a process were counted, or could not be.
+    fn take_reading(&mut self, files: &dyn Files, reading: &MemoryReading) {
+        for measured in self.counted.read(files, reading) {
+            self.take(&measured);
+        }
+        self.batches.read(files, reading);
+    }
+
+    /// The pages of processes were counted, or could not be. A check that waits for no others ends.
+    pub fn read(&mut self, readings: &[MemoryReading]) {
+        readings.iter().for_each(|reading| self.take_reading(&Machine, reading));
+        if !self.are_awaited() {
+            self.ends_at = self.ends_at.map(|_| Moment::ZERO);
+        }
+    }
+
+    fn are_awaited(&self) -> bool {
+        self.counted.are_awaited() || self.batches.are_awaited()
     }
 
     fn workers(&self, pool: &str, workers: u32) -> u32 {
@@ -269,6 +310,8 @@ pub struct CapacityContext<'a> {
     pub groups: Option<&'a Groups>,
     /// The commands, and the schedules that run.
     pub jobs: Vec<SizedJob>,
+    /// What counts the pages of processes.
+    pub reads: &'a mut MemoryReads,
     /// The time.
     pub now: Moment,
 }
@@ -286,13 +329,14 @@ impl CapacityManager {
         Some(self.batches.of(pool)).filter(|reserve| *reserve != Reserve::default())
     }
 
-    /// When the machine has to be checked again, if a pool finds its size.
+    /// When the machine has to be checked again, or the check that has begun ends, if a pool finds
+    /// its size.
     pub fn deadline(&self, pools: &Pools) -> Option<Moment> {
         let any = pools.iter().any(RunningPool::finds_its_size);
-        any.then(|| self.due.unwrap_or(Moment::ZERO))
+        any.then(|| self.ends_at.or(self.due).unwrap_or(Moment::ZERO))
     }
 
-    /// Checks processors and memory, and sends the front what has changed.
+    /// Begins or ends a check of processors and memory, and sends the front what has changed.
     pub fn keep(&mut self, context: &mut CapacityContext<'_>) {
         let now = context.now;
         let pools = context.pools.iter().filter(|pool| pool.finds_its_size());
@@ -308,6 +352,15 @@ impl CapacityManager {
             }
         });
         let pools = joined(pools);
+        if self.ends_at.is_none() {
+            self.measure(&Machine, &pools, context.reads, now);
+            self.batches.begin(&Machine, &context.jobs, context.reads, now);
+            if self.are_awaited() {
+                self.ends_at = Some(now + COUNTS_WAIT);
+                return;
+            }
+        }
+        self.ends_at = None;
         self.look(now, &Machine, &pools, &context.jobs);
         self.log(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();

@@ -59,6 +59,8 @@ pub struct Jobs {
     is_retired: bool,
     last_runs: LastRuns,
     claims: Claims,
+    /// The groups of processes that have ended, until they are taken.
+    ended_groups: Vec<EndedScript>,
 }
 
 impl Jobs {
@@ -254,10 +256,15 @@ impl Jobs {
         };
         unit.ended(pid, how, context);
         if let Some(uid) = unit.take_user(pid) {
-            let all = std::time::Duration::ZERO;
-            EndedScript { worker: pid, uid, since: all }.end_children(|_| false);
+            let since = std::time::Duration::ZERO;
+            self.ended_groups.push(EndedScript { worker: pid, uid, since });
         }
         true
+    }
+
+    /// Takes the groups of processes that have ended: what is left in them is to be killed.
+    pub fn take_ended_groups(&mut self) -> Vec<EndedScript> {
+        std::mem::take(&mut self.ended_groups)
     }
 
     /// What to poll: the output of processes, and the alarm of schedules.

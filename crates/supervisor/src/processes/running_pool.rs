@@ -189,9 +189,9 @@ impl RunningPool {
         self.workers.keys().copied().chain(zygote)
     }
 
-    /// Whether this process is its zygote, or a worker.
-    pub fn has(&self, pid: i32) -> bool {
-        self.state.knows(pid) || self.pids().any(|own| own == pid)
+    /// Its processes, and those that were announced as its workers.
+    pub fn known_pids(&self) -> impl Iterator<Item = i32> {
+        self.pids().chain(self.state.pids())
     }
 
     /// The name of a worker in a report.

@@ -119,11 +119,13 @@ impl Supervisor {
         }
         let is_awaited = |pool: Option<&str>| match pool {
             Some(pool) => self.pools.awaits_opcache(pool),
-            None => self.front_stats.is_awaited(&self.fronts),
+            None => {
+                self.front_stats.is_awaited(&self.fronts) || self.admin.measures().are_awaited()
+            }
         };
         let is_due = |draft: &mut StatusDraft| draft.is_due(now, is_awaited);
         if let Some(draft) = connection.draft().take_if(is_due) {
-            let reply = draft.finish(&self.pools, self.front_stats.reported(), now);
+            let reply = draft.finish(&self.status_source(), self.front_stats.reported(), now);
             connection.reply(&reply, now);
         }
     }
@@ -134,7 +136,7 @@ impl Supervisor {
         let now = self.now();
         self.pools.query_opcaches(&self.scoreboards, now);
         self.front_stats.query(&mut self.fronts);
-        self.admin.measure(&mut self.pools, &self.scoreboards, now);
+        self.measure_memory();
         self.script_waits.watch(now);
         let listeners = self.plan.listeners.iter();
         let front = self.fronts.current();
@@ -153,16 +155,19 @@ impl Supervisor {
             jobs: self.jobs.report(pool, now),
             ..ServerStatus::default()
         };
-        let source = StatusSource {
+        let drafted = self.status_source().add_to(status, pool)?;
+        Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))
+    }
+
+    fn status_source(&self) -> StatusSource<'_> {
+        StatusSource {
             pools: &self.pools,
             scoreboards: &self.scoreboards,
             groups: self.plan.groups.as_ref(),
             measures: self.admin.measures(),
             preloading: &self.preloading,
             capacity: &self.capacity,
-        };
-        let drafted = source.add_to(status, pool)?;
-        Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))
+        }
     }
 }
 

@@ -135,7 +135,7 @@ impl Supervisor {
             FromFront::NodeFigures { figures } => self.purge_log.announce(figures),
             FromFront::MetricsRequested => {
                 self.pools.query_opcaches(&self.scoreboards, now);
-                self.admin.measure(&mut self.pools, &self.scoreboards, now);
+                self.measure_memory();
                 self.script_waits.watch(now);
                 let failures = self.acme.failures(now);
                 self.fronts.tell(line, ToFront::ShowCertificateFailures { failures });

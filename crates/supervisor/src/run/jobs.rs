@@ -70,6 +70,9 @@ impl Supervisor {
     /// Whether the child that has ended was a process of a job.
     pub(super) fn job_ended(&mut self, ended: &Ended) -> bool {
         let was_job = self.with_jobs(|jobs, context| jobs.ended(ended, context));
+        for group in self.jobs.take_ended_groups() {
+            self.script_children.end_those_of(group, None, self.started.elapsed());
+        }
         if was_job && self.jobs.is_retired() {
             self.check_drained();
         }

@@ -25,7 +25,8 @@ use crate::processes::generation::{
 use crate::processes::opcache_size::largest_opcache;
 use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
-use crate::processes::script_children::EndedScript;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::script_children::EndedProcesses;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget, slow_stack};
 use crate::processes::zygote::Zygote;
 use crate::reload::restart_requests::SaveNotice;
@@ -397,7 +398,8 @@ impl Supervisor {
         let script = running.ended_script(pid).filter(|_| has_failed(how) && !stopping);
         self.pool_event(id, GenerationEvent::Ended { pid, how, served });
         if let Some(script) = script {
-            self.end_children(id, script);
+            let pool = self.pools[id].name();
+            self.script_children.end_those_of(script, Some(pool), now);
         }
         self.restarts.worker_ended(&self.pools[id], how);
         if self.preloading.worker_ended(&self.pools[id], how) {
@@ -418,18 +420,23 @@ impl Supervisor {
         }
     }
 
-    /// Ends the processes that a script has started which was terminated, or has crashed.
-    fn end_children(&self, id: PoolId, script: EndedScript) {
-        let is_ours = |pid: i32| {
-            self.fronts.line_of(pid).is_some() || self.pools.iter().any(|pool| pool.has(pid))
+    /// Ends the processes that scripts have started which were terminated, or have crashed.
+    pub(super) fn end_script_children(&mut self) {
+        let now = self.now();
+        let (fronts, pools) = (&self.fronts, &self.pools);
+        let ours = || {
+            let fronts = fronts.iter().map(|(_, peer)| peer.pid());
+            let of_pools = pools.iter().flat_map(RunningPool::known_pids);
+            fronts.chain(of_pools).collect()
         };
-        let ended = script.end_children(is_ours);
-        if ended > 0 {
+        for EndedProcesses { pool, worker, count } in self.script_children.look(ours, now) {
+            // What a command has left is no news.
+            let Some(pool) = pool else { continue };
+            let what =
+                if count == 1 { "a process".to_owned() } else { format!("{count} processes") };
             info!(
-                "pool {}: the script of worker {} was ended with {} that it had started",
-                self.pools[id].name(),
-                script.worker,
-                if ended == 1 { "a process".to_owned() } else { format!("{ended} processes") }
+                "pool {pool}: the script of worker {worker} was ended with {what} that it had \
+                 started"
             );
         }
     }

@@ -284,6 +284,7 @@ impl Supervisor {
             fronts: &mut self.fronts,
             groups: self.plan.groups.as_ref(),
             jobs: self.jobs.to_size(&self.plan.config),
+            reads: &mut self.memory_reader.reads,
             now,
         });
     }

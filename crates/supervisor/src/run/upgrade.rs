@@ -109,6 +109,7 @@ impl Supervisor {
             certificates.leave();
         }
         self.jobs.kill_probes();
+        self.end_memory_reader();
         let state = handover(self);
         let why = match state.write() {
             Err(why) => why,

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use maitred_control::acme::ToAcme;
+use maitred_control::memory_reader::ToMemoryReader;
 use maitred_control::purge_log::ToPurgeLog;
 use maitred_control::shared_certificates::ToShared;
 use maitred_control::{ToFront, ToZygote};
@@ -39,6 +40,7 @@ pub struct Ready {
     pub acme: bool,
     pub shared_certificates: bool,
     pub purge_log: bool,
+    pub memory: bool,
     pub admin: bool,
 }
 
@@ -54,6 +56,7 @@ struct Polled<'a> {
     acme: Option<&'a Peer<ToAcme>>,
     shared_certificates: Option<&'a Peer<ToShared>>,
     purge_log: Option<&'a Peer<ToPurgeLog>>,
+    memory: Option<&'a Peer<ToMemoryReader>>,
     admin: Vec<PollFd<'a>>,
 }
 
@@ -74,6 +77,7 @@ impl<'a> Polled<'a> {
             acme: server.acme.listening(),
             shared_certificates: server.acme.listening_to_shared(),
             purge_log: server.purge_log.listening(),
+            memory: server.memory_reader.listening(),
             admin: server.admin.interests().collect(),
         }
     }
@@ -90,6 +94,7 @@ impl<'a> Polled<'a> {
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.shared_certificates.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.purge_log.iter().flat_map(|peer| peer.interests()));
+        fds.extend(self.memory.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.admin.iter().cloned());
         fds
     }
@@ -123,6 +128,7 @@ impl<'a> Polled<'a> {
                 .shared_certificates
                 .is_some_and(|peer| peer.is_ready(&mut next)),
             purge_log: self.purge_log.is_some_and(|peer| peer.is_ready(&mut next)),
+            memory: self.memory.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: results.any(|is_ready| is_ready),
         }
     }
@@ -196,6 +202,8 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.acme.deadline(&server.plan.config, is_serving),
         server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),
         server.admin.deadline(),
+        server.memory_reader.deadline(),
+        server.script_children.deadline(),
         front.flatten(),
         boot_order::deadline(pools, now),
         liveness.map(|liveness| liveness.deadline()),

@@ -1,7 +1,7 @@
 //! The processor time and the memory of commands and schedules, for what is left to them
 //! ([`BatchLedger`]).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use maitred_os::proc::{self, Stat};
@@ -9,7 +9,8 @@ use maitred_sizing::beside::{Batch, BatchLedger, BatchProcess, Reserve};
 use maitred_sizing::ledger::DueMeasurement;
 use maitred_sizing::sources::{Files, Memory};
 
-use super::worker_memory::WorkerMeasures;
+use super::worker_memory::{MeasuredWorker, WorkerMeasures, WorkerToMeasure};
+use crate::capacity::memory_reads::{MemoryReading, MemoryReads};
 use crate::limits::Moment;
 
 /// Processes of jobs whose processor time is read at a check, and those whose memory is, in turn.
@@ -44,22 +45,61 @@ pub struct SizedJob {
 pub(super) struct Batches {
     ledger: BatchLedger,
     measures: WorkerMeasures,
+    /// Memory that was measured since the last check, in bytes, by process id.
+    measured: HashMap<i32, f64>,
     /// The number of the process that is measured next.
     next: usize,
 }
 
 impl Batches {
-    /// Measures the jobs on a machine with this many processors.
-    pub(super) fn look(&mut self, now: Moment, cores: f64, files: &dyn Files, jobs: &[SizedJob]) {
-        let all: usize = jobs.iter().map(|job| job.pids.len()).sum();
-        let (first, mut number) = (self.next, 0);
-        let mut sample = |pid: i32| {
-            let is_due = (number + all - first % all.max(1)) % all.max(1) < MEASURED_AT_ONCE;
-            number += 1;
+    /// Begins to measure the memory of some processes, for the next [`Batches::look`].
+    pub(super) fn begin(
+        &mut self,
+        files: &dyn Files,
+        jobs: &[SizedJob],
+        reads: &mut MemoryReads,
+        now: Moment,
+    ) {
+        let all = jobs.iter().flat_map(|job| job.pids.iter().map(move |pid| (job, *pid)));
+        let count: usize = jobs.iter().map(|job| job.pids.len()).sum();
+        let first = self.next % count.max(1);
+        let due = all.enumerate().filter(|(number, _)| {
+            let behind = (number + count - first) % count.max(1);
+            behind < MEASURED_AT_ONCE
+        });
+        for (_, (job, pid)) in due {
             let due = DueMeasurement { worker: pid, exactly: true };
-            let memory = is_due.then(|| self.measures.measure(files, due)).flatten();
-            let cpu = processor_time(pid)?;
-            Some(BatchProcess { pid, cpu, memory: memory.map(|memory| memory.own) })
+            let of = WorkerToMeasure { pool: job.pool.clone(), due, told: None };
+            let measured = self.measures.begin(files, of, reads, now);
+            self.take(measured);
+        }
+        self.next = (first + MEASURED_AT_ONCE) % count.max(1);
+        let present: HashSet<i32> = jobs.iter().flat_map(|job| job.pids.iter().copied()).collect();
+        self.measures.keep(&present);
+        self.measured.retain(|pid, _| present.contains(pid));
+    }
+
+    /// The pages of a process were counted, or could not be.
+    pub(super) fn read(&mut self, files: &dyn Files, reading: &MemoryReading) {
+        let measured = self.measures.read(files, reading);
+        self.take(measured);
+    }
+
+    fn take(&mut self, measured: impl IntoIterator<Item = MeasuredWorker>) {
+        let measured = measured.into_iter().map(|one| (one.of.due.worker, one.has.own));
+        self.measured.extend(measured);
+    }
+
+    /// Whether counts of pages are still to come.
+    pub(super) fn are_awaited(&self) -> bool {
+        self.measures.are_awaited()
+    }
+
+    /// Judges the jobs on a machine with this many processors.
+    pub(super) fn look(&mut self, now: Moment, cores: f64, jobs: &[SizedJob]) {
+        let mut sample = |pid: i32| {
+            let memory = self.measured.remove(&pid);
+            Some(BatchProcess { pid, cpu: processor_time(pid)?, memory })
         };
         let mut left = PROCESSES_MOST;
         let batches = jobs.iter().map(|job| {
@@ -77,9 +117,6 @@ impl Batches {
         });
         let batches: Vec<Batch<'_>> = batches.collect();
         self.ledger.look(now, cores, &batches);
-        self.next = (first + MEASURED_AT_ONCE) % all.max(1);
-        let present: HashSet<i32> = jobs.iter().flat_map(|job| job.pids.iter().copied()).collect();
-        self.measures.keep(&present);
     }
 
     /// The most memory that a process of a job has had lately, in bytes.

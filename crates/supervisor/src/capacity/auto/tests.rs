@@ -1,4 +1,5 @@
 use super::*;
+use crate::capacity::memory_reads::count_at_once;
 
 /// Files of a machine with so much memory, in megabytes.
 struct Small {
@@ -16,6 +17,23 @@ impl Files for Small {
 
 const NOW: Moment = Moment::ZERO;
 
+impl CapacityManager {
+    /// Measures some workers, whose pages are counted at once.
+    fn measure_at_once(&mut self, files: &dyn Files, pools: &[SizedPool]) {
+        let mut reads = MemoryReads::default();
+        self.measure(files, pools, &mut reads, NOW);
+        for reading in count_at_once(&mut reads, NOW) {
+            self.take_reading(files, &reading);
+        }
+        assert!(!self.are_awaited());
+    }
+
+    fn check(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool]) {
+        self.measure_at_once(files, pools);
+        self.look(now, files, pools, &[]);
+    }
+}
+
 fn pool(name: &str, workers: Vec<i32>) -> SizedPool<'static> {
     SizedPool {
         name: name.to_owned(),
@@ -30,7 +48,7 @@ fn pool(name: &str, workers: Vec<i32>) -> SizedPool<'static> {
 fn looked(total: u64, available: u64) -> CapacityManager {
     let mut room = CapacityManager::default();
     let files = Small { total, available };
-    room.look(NOW, &files, &[pool("www", Vec::new())], &[]);
+    room.check(NOW, &files, &[pool("www", Vec::new())]);
     room
 }
 
@@ -65,12 +83,12 @@ fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
     let mut limited = pool("www", Vec::new());
     limited.group = Some("/group".into());
     let pools = [limited, pool("other", Vec::new())];
-    room.look(NOW, &Apart(520), &pools, &[]);
+    room.check(NOW, &Apart(520), &pools);
     assert_eq!(room.workers("www", 3), 10, "1280 MB of 2000 are free");
     assert_eq!(room.workers("other", 3), 96, "12,400 MB of 16,000 are");
     let later = NOW + 2 * STIRRED_FOR;
     assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
-    room.look(later, &Apart(1950), &pools, &[]);
+    room.check(later, &Apart(1950), &pools);
     assert_eq!(room.workers("www", 10), 8);
     assert_eq!(room.wait(later, 2), LOOK_EVERY, "its own is nearly full");
 }
@@ -122,7 +140,7 @@ fn a_pool_that_takes_the_whole_budget_leaves_the_next_look_to_others() {
     let pools = [cold, pool("other", vec![ours])];
     let mut room = looked(16_000, 14_000);
     let files = Noted(std::cell::RefCell::default());
-    (0..pools.len()).for_each(|_| room.measure(&files, &pools));
+    (0..pools.len()).for_each(|_| room.measure_at_once(&files, &pools));
     let read = files.0.into_inner();
     assert!(read.contains(&format!("/proc/{ours}/statm")), "{read:?}");
 }
@@ -148,7 +166,7 @@ fn a_worker_that_may_be_young_is_asked_until_it_is_known_what_it_keeps_though_ot
     let pools = [ours, cold("one"), cold("two"), cold("three")];
     let mut room = looked(16_000, 14_000);
     let mut asked = || {
-        room.measure(&Machine, &pools);
+        room.measure_at_once(&Machine, &pools);
         young.0.take()
     };
     let asked: Vec<u32> = (0..8).map(|_| asked()).collect();
@@ -162,7 +180,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
     let pid = other.id() as i32;
     let current = || pool("www", vec![ours]);
     let mut room = looked(16_000, 14_000);
-    room.look(NOW, &Machine, &joined([current()].into_iter()), &[]);
+    room.check(NOW, &Machine, &joined([current()].into_iter()));
     let on_trial = || {
         let mut pool = pool("www", vec![pid]);
         pool.coming = 2;
@@ -172,7 +190,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
         let both = joined([current(), pool("other", Vec::new()), on_trial()].into_iter());
         let all: Vec<(&str, usize)> = both.iter().map(|pool| (&*pool.name, pool.coming)).collect();
         assert_eq!(all, [("www", 2), ("other", 0)]);
-        room.look(NOW, &Machine, &both, &[]);
+        room.check(NOW, &Machine, &both);
     }
     let mut budget = Budget { exactly: 0, roughly: 2 };
     let measured = room.rooms.due("www", &[ours, pid], 0, &mut budget);
@@ -184,7 +202,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
 /// Files that are read to measure workers once.
 fn read_by(room: &mut CapacityManager, pools: &[SizedPool]) -> usize {
     let files = Noted(std::cell::RefCell::default());
-    room.measure(&files, pools);
+    room.measure_at_once(&files, pools);
     files.0.into_inner().len()
 }
 

@@ -91,6 +91,11 @@ impl GenerationState {
         pids.collect()
     }
 
+    /// The pids that sit in a seat, or were announced for one.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.places.iter().filter_map(|place| place.state.pid())
+    }
+
     /// Whether this pid sits in a seat, or was announced for one.
     pub fn knows(&self, pid: i32) -> bool {
         self.places.iter().any(|place| place.state.pid() == Some(pid))
