@@ -53,6 +53,14 @@ pub fn is_listening(address: SocketAddr) -> bool {
     states(address).iter().any(|state| state == TCP_LISTEN)
 }
 
+/// Whether no process listens any more on the IPv4 port of `address`, after a server has ended. The
+/// port is taken for a moment, so that this is for a port that no server is about to take.
+pub fn is_free_again(address: SocketAddr) -> bool {
+    // The kernel goes through the buckets of all connections for each look at its table: 4 ms of a
+    // processor. Connections of the server that has ended may hold the port without a listener.
+    TcpListener::bind(address).is_ok() || !is_listening(address)
+}
+
 /// How many connections to the IPv4 port of `address` the kernel keeps something for on the
 /// server's side, whether a process still has them or not.
 pub fn connections(address: SocketAddr) -> usize {

@@ -26,6 +26,17 @@ const ADMIN_SOCKET: &str = "admin.sock";
 /// Its state directory, as systemd would name it.
 const STATE: &str = "state";
 
+/// How titles of its processes begin.
+const FRONT: &str = "maitred: front";
+const ZYGOTE: &str = "maitred-php: zygote pool www";
+const WORKER: &str = "maitred-php: worker pool www";
+
+/// Whether it is the zygote of pool `www`, and no copy of it that has no title of its own yet: that
+/// leads no session.
+fn is_zygote(process: &Process) -> bool {
+    process.title.starts_with(ZYGOTE) && process.session == process.pid
+}
+
 /// The user that serves when tests run as root.
 pub const WEB_USER: &str = "www-data";
 
@@ -383,19 +394,17 @@ impl Server {
 
     /// The front, if it runs now.
     pub fn front(&self) -> Option<Process> {
-        self.titled("maitred: front").pop()
+        self.titled(FRONT).pop()
     }
 
-    /// The zygote of pool `www`, if it runs now. A copy of it has its title until it sets its own,
-    /// but leads no session.
+    /// The zygote of pool `www`, if it runs now.
     pub fn zygote(&self) -> Option<Process> {
-        let zygotes = self.titled("maitred-php: zygote pool www");
-        zygotes.into_iter().rfind(|process| process.session == process.pid)
+        self.processes().into_iter().rfind(is_zygote)
     }
 
     /// The workers of pool `www` that run now.
     pub fn workers(&self) -> Vec<Process> {
-        self.titled("maitred-php: worker pool www")
+        self.titled(WORKER)
     }
 
     /// Whether one of its processes has this file open. What was removed ends in ` (deleted)`.
@@ -413,8 +422,9 @@ impl Server {
     /// When that is not so within the deadline; the message names the processes that run.
     pub fn wait_for_full_strength(&self, count: usize, within: Duration) {
         let full = wait::poll(within, || {
-            let full =
-                self.workers().len() == count && self.zygote().is_some() && self.front().is_some();
+            let all = self.processes();
+            let titled = |start: &str| all.iter().filter(|p| p.title.starts_with(start)).count();
+            let full = titled(WORKER) == count && all.iter().any(is_zygote) && titled(FRONT) > 0;
             full.then_some(())
         });
         let running = || self.processes().into_iter().map(|process| (process.pid, process.title));
@@ -494,7 +504,7 @@ impl Server {
         assert!(gone.is_some(), "processes outlived the supervisor: {:#?}", left());
         // A process that was killed is a zombie before the kernel has closed what its threads had.
         let closed =
-            wait::poll(REMAINS_DEADLINE, || (!ports::is_listening(self.address)).then_some(()));
+            wait::poll(REMAINS_DEADLINE, || ports::is_free_again(self.address).then_some(()));
         assert!(closed.is_some(), "a process still listens on {}", self.address);
         let spooled: Vec<_> = fs::read_dir(&self.spool).into_iter().flatten().flatten().collect();
         assert!(spooled.is_empty(), "files are left in the spool folder: {spooled:?}");

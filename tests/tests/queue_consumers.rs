@@ -71,11 +71,26 @@ struct Counts {
     jobs: usize,
 }
 
-/// Kills, reloads and upgrades until all jobs are done; and checks how often they were.
-fn torment(server: Server, jobs: usize, mut counts: impl FnMut() -> Counts) {
+/// Kills, reloads and upgrades until all jobs are done; and checks how often they were. `fill` adds
+/// the jobs from one number to another to the queue, and has been called for the first ones.
+fn torment(
+    server: Server,
+    mut jobs: usize,
+    fill: impl Fn(usize, usize),
+    mut counts: impl FnMut() -> Counts,
+) {
     let (begun, mut reloaded) = (Instant::now(), Instant::now());
     let (mut kills, mut reloads, mut upgrades) = (0, 0, 0);
-    while counts().jobs < jobs {
+    loop {
+        let done = counts().jobs;
+        if done >= jobs && kills > 2 && reloads > 2 && upgrades > 0 {
+            break;
+        }
+        if done >= jobs {
+            // On a busy machine they may all be done within a reload or two.
+            fill(jobs + 1, jobs + count_of_jobs());
+            jobs += count_of_jobs();
+        }
         let alive = pids(&server, "consumers");
         if let Some(victim) = alive.get(kills % CONSUMERS).and_then(|pid| Process::read(*pid)) {
             victim.signal(Signal::KILL);
@@ -110,7 +125,6 @@ fn torment(server: Server, jobs: usize, mut counts: impl FnMut() -> Counts) {
     // A consumer that is killed has one job, which the queue gives to another.
     let failures = failures.unwrap_or(0);
     assert!(begun - jobs <= failures && done - jobs <= failures, "{}", server.log_text());
-    assert!(kills > 2 && reloads > 2 && upgrades > 0, "{kills} {reloads} {upgrades}");
     server.stop();
 }
 
@@ -120,7 +134,10 @@ fn each_job_of_laravels_queue_is_done_while_consumers_are_killed_reloaded_and_up
     let (folder, jobs) = (fixtures(), count_of_jobs());
     let script = folder.path().join("queues/artisan");
     let env = [("REDIS", redis.socket().display().to_string())];
-    run(&script, &["fill", &jobs.to_string()], &env);
+    let fill = |first: usize, last: usize| {
+        run(&script, &["fill", &first.to_string(), &last.to_string()], &env);
+    };
+    fill(1, jobs);
     let root = document_root(&[]);
     let server = serve(&root, &script, "\"queue:work\", \"redis\", \"--sleep=1\"", &env);
     let values = |hash: &str| {
@@ -128,7 +145,7 @@ fn each_job_of_laravels_queue_is_done_while_consumers_are_killed_reloaded_and_up
         let values: Vec<usize> = text.lines().filter_map(|line| line.parse().ok()).collect();
         (values.iter().sum::<usize>(), values.len())
     };
-    torment(server, jobs, || {
+    torment(server, jobs, fill, || {
         let ((begun, _), (done, jobs)) = (values("begun"), values("done"));
         Counts { begun, done, jobs }
     });
@@ -152,14 +169,17 @@ fn each_job_of_symfony_messenger_is_done_while_consumers_are_killed_reloaded_and
         ("DATABASE_USER", "queues".to_owned()),
         ("MESSENGER", packages.path().join("messenger").display().to_string()),
     ];
-    run(&script, &["fill", &jobs.to_string()], &env);
+    let fill = |first: usize, last: usize| {
+        run(&script, &["fill", &first.to_string(), &last.to_string()], &env);
+    };
+    fill(1, jobs);
     let root = document_root(&[]);
     let server = serve(&root, &script, "\"messenger:consume\", \"async\", \"--sleep=0.1\"", &env);
     let count = |what: &str| -> usize {
         let text = database.query(&format!("SELECT {what}"));
         text.trim().parse().expect("a number")
     };
-    torment(server, jobs, || Counts {
+    torment(server, jobs, fill, || Counts {
         begun: count("COUNT(*) FROM queues.counts WHERE what = 'begun'"),
         done: count("COUNT(*) FROM queues.counts WHERE what = 'done'"),
         jobs: count("COUNT(DISTINCT name) FROM queues.counts WHERE what = 'done'"),

@@ -149,9 +149,11 @@ fn a_listening_port_is_seen_as_such() {
     assert!(!ports::is_listening(address));
     let listener = TcpListener::bind(address).expect("a free port");
     assert!(ports::is_listening(address));
+    assert!(!ports::is_free_again(address));
     drop(listener);
     // A process that another test starts at this moment has the socket until it runs its program.
     wait::until_true("the port to be free", || !ports::is_listening(address));
+    wait::until_true("the port to be free again", || ports::is_free_again(address));
 }
 
 #[test]

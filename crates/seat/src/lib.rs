@@ -18,27 +18,21 @@
 //! responses and nothing else.
 #![allow(unsafe_code)]
 
-// Under loom only the words are built: loom's atomics cannot be in shared memory.
-#[cfg(not(loom))]
 pub mod board;
-#[cfg(not(loom))]
 mod boards;
-#[cfg(not(loom))]
 mod front;
-#[cfg(not(loom))]
 mod layout;
-#[cfg(not(loom))]
 mod pool_state;
-#[cfg(not(loom))]
 mod ring;
-#[cfg_attr(loom, allow(dead_code))]
 mod slot_words;
-#[cfg(not(loom))]
 mod spent;
-#[cfg(not(loom))]
 mod worker;
 
-#[cfg(not(loom))]
+/// The atomics of [`slot_words`], in whose place a test has those of loom.
+mod atomics {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
 pub use {
     boards::Boards,
     front::{Asleep, AssignedSlot, Broken, FrontEnd, SlotProgress, SlotState},
@@ -53,20 +47,11 @@ pub use {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(not(loom))]
     mod boards_and_signs;
-    #[cfg(not(loom))]
     mod corrupted;
-    #[cfg(not(loom))]
     mod figures;
-    #[cfg(not(loom))]
     mod hostile;
-    #[cfg(loom)]
-    mod interleavings;
-    #[cfg(not(loom))]
     mod layout_parts;
-    #[cfg(not(loom))]
     mod link;
-    #[cfg(not(loom))]
     mod spent;
 }

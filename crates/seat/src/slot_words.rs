@@ -1,10 +1,7 @@
 //! The words that both ends of a seat link read and write, and the operations whose order matters.
-//! Everything here also runs under loom, which tests every interleaving.
+//! `tests/interleavings.rs` has this file with the atomics of loom, which tests every interleaving.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence};
 
 const FREE: u32 = 0;
 const OFFERED: u32 = 1;
@@ -54,16 +51,11 @@ fn pack(state: u32, incarnation: u32) -> u32 {
 }
 
 /// A slot's state: the one word that both ends change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct StateWord(AtomicU32);
 
 impl StateWord {
-    #[cfg(loom)]
-    pub fn new() -> StateWord {
-        StateWord(AtomicU32::new(0))
-    }
-
     /// The state and the incarnation. Sees all writes before the state was set.
     pub fn get(&self) -> (State, u32) {
         let word = self.0.load(Ordering::Acquire);
@@ -114,7 +106,6 @@ impl StateWord {
 }
 
 /// More sleepers than one word can have (futex(2) takes a signed number).
-#[cfg(not(loom))]
 pub const ALL_SLEEPERS: u32 = i32::MAX as u32;
 
 /// Whether the owner sleeps and must be woken. Only the owner goes to sleep; any process may wake
@@ -123,16 +114,11 @@ pub const ALL_SLEEPERS: u32 = i32::MAX as u32;
 /// No wake-up is lost, because the sleeper announces its sleep and *then* checks for work, and the
 /// waker stores the work and *then* checks for sleepers, with a full fence between the two on
 /// either side.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct SleepWord(AtomicU32);
 
 impl SleepWord {
-    #[cfg(loom)]
-    pub fn new() -> SleepWord {
-        SleepWord(AtomicU32::new(0))
-    }
-
     /// Owner: announces its sleep. It must check for work once more before it sleeps.
     pub fn announce(&self) {
         self.0.store(1, Ordering::SeqCst);
@@ -151,14 +137,7 @@ impl SleepWord {
         self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
     }
 
-    /// Whether the owner still counts as asleep.
-    #[cfg(loom)]
-    pub fn is_announced(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == 1
-    }
-
     /// The futex word.
-    #[cfg(not(loom))]
     pub fn word(&self) -> &AtomicU32 {
         &self.0
     }
@@ -229,7 +208,6 @@ pub struct SpentWords {
     pub peak_memory: AtomicU64,
 }
 
-#[cfg(not(loom))]
 impl SlotWords {
     /// Frees the slot and clears all its words.
     pub fn clear(&self) {
@@ -269,7 +247,6 @@ impl SlotWords {
     }
 }
 
-#[cfg(not(loom))]
 impl SpentWords {
     fn clear(&self) {
         let SpentWords { held, cpu, core_wait, children, peak_memory } = self;

@@ -364,7 +364,8 @@ impl Daemon {
         let sockets: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(is_socket).collect();
         assert!(sockets.is_empty(), "{:?} left {sockets:?}", self.which);
         for &address in &self.place.ports {
-            assert!(!ports::is_listening(address), "{:?} left a listener on {address}", self.which);
+            let is_free = ports::is_free_again(address);
+            assert!(is_free, "{:?} left a listener on {address}", self.which);
         }
     }
 }

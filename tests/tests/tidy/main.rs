@@ -9,6 +9,7 @@ mod map;
 mod names;
 mod signatures;
 mod source;
+mod syntax;
 mod text;
 
 use source::{Tree, Violation};

@@ -1,6 +1,7 @@
 //! ARCHITECTURE.md and docs/security.md: the files, functions and tests that they name exist.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use crate::source::{Tree, Violation, root};
 
@@ -9,22 +10,26 @@ const UNDERSCORES_OF_A_TEST: usize = 4;
 
 /// Names in backticks in ARCHITECTURE.md that are missing in the sources.
 pub fn missing(tree: &Tree) -> Vec<Violation> {
-    let words = words_of_sources(tree);
-    missing_in("ARCHITECTURE.md", tree, |name| exists(tree, &words, name))
+    let words = words_of_sources();
+    missing_in("ARCHITECTURE.md", tree, |name| exists(tree, words, name))
 }
 
 /// Tests that docs/security.md names and that are missing in the sources.
 pub fn missing_tests(tree: &Tree) -> Vec<Violation> {
-    let words = words_of_sources(tree);
+    let words = words_of_sources();
     let is_test = |name: &str| name.matches('_').count() >= UNDERSCORES_OF_A_TEST;
     missing_in("docs/security.md", tree, |name| !is_test(name) || words.contains(name))
 }
 
-fn words_of_sources(tree: &Tree) -> BTreeSet<&str> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let sources = tree.files.iter().filter(|file| !file.path.ends_with(".md"));
-    let words = sources.flat_map(|file| file.text.split(move |c| !is_part(c)));
-    words.filter(|word| !word.is_empty()).collect()
+/// All words of the sources; there are millions, so that they are read once.
+fn words_of_sources() -> &'static HashSet<&'static str> {
+    static WORDS: OnceLock<HashSet<&str>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let sources = Tree::get().files.iter().filter(|file| !file.path.ends_with(".md"));
+        let words = sources.flat_map(|file| file.text.split(move |c| !is_part(c)));
+        words.filter(|word| !word.is_empty()).collect()
+    })
 }
 
 fn missing_in(page: &str, tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Violation> {
@@ -40,7 +45,7 @@ fn missing_in(page: &str, tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Vio
     violations
 }
 
-fn exists(tree: &Tree, words: &BTreeSet<&str>, name: &str) -> bool {
+fn exists(tree: &Tree, words: &HashSet<&str>, name: &str) -> bool {
     let is_file = [".rs", ".c", ".h", ".md", ".php", ".txt"].iter().any(|end| name.ends_with(end));
     if is_file && !name.contains(' ') {
         let ending = format!("/{name}");

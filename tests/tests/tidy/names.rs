@@ -2,60 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::visit::{self, Visit};
-use syn::{Ident, ItemEnum, ItemStruct, ItemTrait, ItemType};
-
 use crate::source::{Tree, Violation};
-
-#[derive(Default)]
-struct Types(Vec<(String, usize)>);
-
-impl Types {
-    fn add(&mut self, ident: &Ident) {
-        self.0.push((ident.to_string(), ident.span().start().line));
-    }
-}
-
-impl<'ast> Visit<'ast> for Types {
-    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
-        self.add(&item.ident);
-        visit::visit_item_struct(self, item);
-    }
-
-    fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
-        self.add(&item.ident);
-        visit::visit_item_enum(self, item);
-    }
-
-    fn visit_item_trait(&mut self, item: &'ast ItemTrait) {
-        self.add(&item.ident);
-        visit::visit_item_trait(self, item);
-    }
-
-    fn visit_item_type(&mut self, item: &'ast ItemType) {
-        self.add(&item.ident);
-        visit::visit_item_type(self, item);
-    }
-}
+use crate::syntax::{Found, Syntax};
 
 /// Names that two types of a crate have.
-pub fn types(tree: &Tree) -> Vec<Violation> {
+pub fn types(_: &Tree) -> Vec<Violation> {
     let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut violations = Vec::new();
-    for file in tree.rust("crates/") {
+    for Syntax { file, types, .. } in Syntax::of_crates() {
         let Some(name) = file.crate_name() else {
             continue;
         };
-        let mut types = Types::default();
-        types.visit_file(&file.syntax());
-        for (ident, line) in types.0 {
+        for Found { line, text: ident } in types {
             let place = format!("{}:{line}", file.path);
             match known.get(&(name.to_owned(), ident.clone())) {
                 Some(first) => {
                     let what = format!("`{ident}` is a type in {first}, too");
-                    violations.push(Violation::new(file, line, what));
+                    violations.push(Violation::new(file, *line, what));
                 }
-                None => drop(known.insert((name.to_owned(), ident), place)),
+                None => drop(known.insert((name.to_owned(), ident.clone()), place)),
             }
         }
     }

@@ -54,11 +54,6 @@ impl File {
     pub fn is_c(&self) -> bool {
         self.path.ends_with(".c") || self.path.ends_with(".h")
     }
-
-    /// Its syntax.
-    pub fn syntax(&self) -> syn::File {
-        syn::parse_file(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.path))
-    }
 }
 
 /// All text files of the repository that are written by hand.

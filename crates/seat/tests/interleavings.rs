@@ -1,10 +1,21 @@
-//! Every interleaving of the steps whose order matters. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p maitred-seat --release`.
+//! Every interleaving of the steps whose order matters.
+//!
+//! The words are built once more here, with the atomics of loom, which cannot be in shared memory.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../src/slot_words.rs"]
+#[allow(dead_code)]
+mod slot_words;
+
+mod atomics {
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
 
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::slot_words::{SleepWord, State, StateWord};
+use atomics::Ordering;
+use slot_words::{SleepWord, State, StateWord};
 
 struct Seat {
     state: StateWord,
@@ -12,13 +23,13 @@ struct Seat {
 }
 
 fn seat() -> Arc<Seat> {
-    Arc::new(Seat { state: StateWord::new(), sleep: SleepWord::new() })
+    Arc::new(Seat { state: StateWord::default(), sleep: SleepWord::default() })
 }
 
 /// A futex wait: returns when the word has changed. A wake-up that is lost leaves it
 /// unchanged for ever, and loom reports the endless loop.
 fn wait_on(sleep: &SleepWord) {
-    while sleep.is_announced() {
+    while sleep.word().load(Ordering::SeqCst) == 1 {
         thread::yield_now();
     }
 }
