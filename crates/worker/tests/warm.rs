@@ -46,7 +46,7 @@ impl ZygoteProcess {
         let ended = signals::pidfd(pid).unwrap();
         drop(theirs);
         let zygote = Self { folder, control: RefCell::new(control), ended };
-        let memory = shared::file_with("memory", b"").unwrap();
+        let memory = maitred_seat::create("www", 1, 1).unwrap();
         let configure = ToZygote::Configure(Box::new(zygote.settings()));
         order(&zygote.control.borrow(), &configure, &[memory.as_fd()]).unwrap();
         assert!(matches!(zygote.reply(), FromZygote::Started { .. }));

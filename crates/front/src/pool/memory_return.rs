@@ -46,6 +46,10 @@ impl Pool {
     /// Gives the memory of a seat back whose worker has ended, if that was retired and no other has
     /// come.
     pub async fn give_memory_back(self: &Arc<Pool>, worker: WorkerRef) {
+        if !self.lock().queue.was_retired(worker) {
+            // As nearly all: a copied worker may end with each request.
+            return;
+        }
         let Some(mut turn) = self.seats_turn(worker.seat).await else {
             return;
         };
