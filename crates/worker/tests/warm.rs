@@ -14,7 +14,7 @@ use maitred_control::{
 };
 use maitred_os::channel::{Channel, SupervisorEnd};
 use maitred_os::{shared, signals, spawn};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tempfile::TempDir;
 
 /// Longer than any answer should take.
@@ -48,8 +48,10 @@ impl ZygoteProcess {
         let zygote = Self { folder, control: RefCell::new(control), ended };
         let memory = maitred_seat::create("www", 1, 1).unwrap();
         let configure = ToZygote::Configure(Box::new(zygote.settings()));
-        order(&zygote.control.borrow(), &configure, &[memory.as_fd()]).unwrap();
-        assert!(matches!(zygote.reply(), FromZygote::Started { .. }));
+        let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        order(&zygote.control.borrow(), &configure, &[memory.as_fd(), event.as_fd()]).unwrap();
+        let reply = zygote.reply();
+        assert!(matches!(reply, FromZygote::Started { .. }), "{reply:?}");
         zygote
     }
 
