@@ -202,7 +202,8 @@ fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     let Some(pool) = config.pools.first() else {
         return Ok(None);
     };
-    maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())
+    let user = maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())?;
+    Ok(user.map(|user| user.uid))
 }
 
 /// Continues reading a line; `None` while it has no end. It stops at `most` bytes.
