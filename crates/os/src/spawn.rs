@@ -1,8 +1,9 @@
 //! Starts a program of ours in a role: with chosen descriptors, tied to the life of its parent.
 
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -97,7 +98,6 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
 }
 
 fn standard_error() -> io::Result<Stdio> {
-    use std::os::fd::AsFd;
     Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
 }
 
@@ -222,10 +222,11 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
 
 /// Starts a program with the standard streams of this process, an empty environment, and `file` as
 /// its first inherited descriptor. It leads a session without a terminal: a process of another user
-/// could type into root's otherwise (TIOCSTI, ioctl_tty(2)). It is killed when this process ends.
+/// could type into root's otherwise (TIOCSTI, ioctl_tty(2)). Started by root, it can write to the
+/// terminal, and read nothing from it. It is killed when this process ends.
 ///
 /// # Errors
-/// When the file cannot be executed.
+/// When the file cannot be executed, or the terminal cannot be opened.
 pub fn start_in_foreground(
     program: &Path,
     argument: &OsStr,
@@ -235,6 +236,7 @@ pub fn start_in_foreground(
     let wanted: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let mut command = Command::new(program);
     command.arg(argument).env_clear();
+    keep_keyboard(&mut command)?;
     // SAFETY: the closure runs in the forked child of a process with one thread, so it may allocate
     // and call anything.
     unsafe {
@@ -247,6 +249,31 @@ pub fn start_in_foreground(
         })
     };
     command.spawn()
+}
+
+/// Keeps what is typed from the program of `command`, if root starts it. It runs as another user,
+/// and job control does not apply to its session: what it leaves behind would read the next command
+/// of root's shell, or a password. A terminal is usually open for reading as standard output too.
+fn keep_keyboard(command: &mut Command) -> io::Result<()> {
+    if !crate::users::is_root() {
+        return Ok(());
+    }
+    if io::stdin().is_terminal() {
+        command.stdin(Stdio::null());
+    }
+    if io::stdout().is_terminal() {
+        command.stdout(only_written(io::stdout().as_fd())?);
+    }
+    if io::stderr().is_terminal() {
+        command.stderr(only_written(io::stderr().as_fd())?);
+    }
+    Ok(())
+}
+
+fn only_written(terminal: BorrowedFd<'_>) -> io::Result<Stdio> {
+    let path = format!("/proc/self/fd/{}", terminal.as_raw_fd());
+    let mut options = std::fs::OpenOptions::new();
+    Ok(options.write(true).custom_flags(libc::O_NOCTTY).open(path)?.into())
 }
 
 #[cfg(test)]
