@@ -17,6 +17,7 @@ use maitred_tests::redis::Redis;
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids,
 };
+use maitred_tests::terminal::Terminal;
 use maitred_tests::{Target, maitred_program, ports, wait};
 use serde_json::Value;
 
@@ -187,6 +188,41 @@ fn a_command_runs_as_its_pool_would_and_its_failures_are_told_once() {
     let begun = Instant::now();
     server.stop();
     assert!(begun.elapsed() < Duration::from_secs(20), "the deaf one was killed");
+}
+
+#[test]
+fn what_a_command_in_the_foreground_leaves_behind_reads_nothing_that_root_types() {
+    if !is_root() {
+        return eprintln!("skipped: only root runs commands of other users");
+    }
+    let root = document_root(&[]);
+    let folder = root.path().join("seen");
+    std::fs::create_dir(&folder).unwrap();
+    give_to_web_user(&folder);
+    let [input, output] = ["input", "output"].map(|name| folder.join(name));
+    let nosy = format!(
+        "timeout 60 head -n 1 >{}; timeout 60 head -n 1 <&1 >{}; setsid sleep 1717 & exit 5",
+        input.display(),
+        output.display()
+    );
+    let line = format!("command = [\"sh\", \"-c\", {nosy:?}]");
+    let server = Setup::new(root.path()).pool(&command("nosy", &[&line, "processes = 0"])).start();
+    let terminal = Terminal::new();
+    terminal.press(b"secret\n");
+    let mut run = Command::new(maitred_program());
+    run.args(["run", "www/nosy", "--admin-socket"]).arg(server.admin_socket());
+    run.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
+    let ended = run.status().expect("maitred runs");
+    assert_eq!(ended.code(), Some(5), "{}", terminal.text());
+    let sleeps = |process: &Process| process.title.starts_with("sleep 1717");
+    assert!(!processes::all().iter().any(sleeps), "what it has left still runs");
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "head", "-n", "1"]).stdin(terminal.stdio());
+    let typed = shell.output().expect("timeout and head are there");
+    assert_eq!(String::from_utf8_lossy(&typed.stdout), "secret\n");
+    for file in [input, output] {
+        assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), "", "{}", file.display());
+    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! `maitred tune --php`: settings of PHP are tried in a pool of maitred, proven, and restored.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use maitred_tests::outside::text;
 use maitred_tests::server::{
-    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+    Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids,
+    write_file,
 };
 use maitred_tests::{Target, booted, http, maitred_program, tuned, wait};
 use serde_json::Value;
@@ -196,10 +198,23 @@ fn a_size_that_a_pool_reports_as_too_small_is_proposed_until_it_suffices() {
 #[test]
 fn a_file_cache_is_judged_by_the_first_pages_of_cold_starts_and_its_folder_is_removed() {
     let root = with_methods(PAGE, 100);
-    let server = serve(root.path(), "php_admin_value.\"opcache.file_update_protection\" = 0");
+    let unprotected = "php_admin_value.\"opcache.file_update_protection\" = 0";
+    let server = serve(root.path(), &[unprotected, if is_root() { DECOY } else { "" }].concat());
+    // Its workers are younger now than what has their title.
+    let reload = Command::new(maitred_program())
+        .args(["reload", "www", "--admin-socket"])
+        .arg(server.admin_socket())
+        .status();
+    assert!(reload.expect("maitred runs").success(), "{}", server.log_text());
     let before = fs::read(server.configuration()).expect("a file");
-    let output = tune(&server, "--php=file_cache", &["--json"]);
+    let mut going = command(&server, "--php=file_cache", &["--json", "--pool", "www"]);
+    let going = going.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut going = going.expect("the program can be started");
+    let owner = is_root().then(|| owner_of_trial(&mut going)).flatten();
+    let output = going.wait_with_output().expect("it ends");
     let report = report(&output);
+    let expected = is_root().then(|| user_ids(WEB_USER).0);
+    assert_eq!(owner, expected, "the folder is of another user: {}", text(&output.stderr));
     let files = trial(&report, "file_cache");
     assert!(files["first_page"]["ratio"]["mean"].as_f64().is_some(), "no ratio: {report}");
     let lines: Vec<_> = files["lines"].as_array().into_iter().flatten().collect();
@@ -218,6 +233,25 @@ fn a_file_cache_is_judged_by_the_first_pages_of_cold_starts_and_its_folder_is_re
         assert_eq!(own.count(), 0);
     }
     server.stop();
+}
+
+/// A pool of another user, with a process that has the title of a worker of `www`.
+const DECOY: &str = "
+[pools.other]
+user = \"nobody\"
+[[pools.other.commands]]
+name = \"decoy\"
+command = [\"bash\", \"-c\", \"exec -a 'maitred-php: worker pool www seat 0' sleep 1000\"]
+";
+
+/// Who gets the folder of compiled scripts of a tuning, once root has given it away.
+fn owner_of_trial(going: &mut Child) -> Option<u32> {
+    let folder = Path::new("/var/cache").join(format!("maitred-tune-{}-www", going.id()));
+    wait::until_within("the folder of a trial", wait::DEADLINE * 5, || {
+        let owner = fs::metadata(&folder).ok().map(|found| found.uid()).filter(|uid| *uid != 0);
+        let has_ended = !matches!(going.try_wait(), Ok(None));
+        (owner.is_some() || has_ended).then_some(owner)
+    })
 }
 
 /// Whether it is the folder of a tuning that does not run any more.

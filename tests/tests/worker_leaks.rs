@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use maitred_tests::maitred_program;
-use maitred_tests::server::{document_root, write_file};
+use maitred_tests::server::{document_root, give_to_web_user, is_root, write_file};
 use tempfile::TempDir;
 
 const WORKER: &str = "<?php
@@ -103,6 +103,47 @@ fn an_error_handler_that_throws_hears_of_nothing_that_is_looked_at() {
     write_file(root.path(), "worker.php", strict.as_bytes());
     let tidy = leaks(root.path(), &["--rounds", "2", "/tidy"]);
     assert_eq!(tidy.status.code(), Some(0), "{tidy:?}");
+}
+
+/// Writes what its process may do into a file of the site, as JSON.
+const FACTS: &str = "<?php
+$status = file_get_contents('/proc/self/status');
+preg_match_all('/^(NoNewPrivs|CapBnd):\\s*(\\S+)/m', $status, $found);
+$limits = posix_getrlimit();
+file_put_contents(__DIR__ . '/facts/is.json', json_encode(array_combine($found[1], $found[2]) + [
+    'files' => $limits['hard openfiles'], 'core' => $limits['hard core'],
+    'nice' => pcntl_getpriority(), 'oom' => (int) file_get_contents('/proc/self/oom_score_adj'),
+    'basedir' => ini_get('open_basedir'), 'outside' => @file_get_contents('/etc/hostname')]));
+";
+
+#[test]
+fn the_application_is_confined_as_its_pool_is() {
+    let root = application(&[("facts", FACTS)]);
+    let folder = root.path().join("facts");
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    give_to_web_user(&folder);
+    let basedir = format!("{}/:/proc/", root.path().display());
+    let config = format!(
+        "[pools.www]\nmode = \"worker\"\nscript = \"worker.php\"\nno_new_privileges = true\n\
+         rlimit_files = 321\nrlimit_core = 0\nprocess_priority = 7\noom_score_adj = 500\n\
+         php_admin_value = {{ open_basedir = {basedir:?} }}\n[[sites]]\nroot = {:?}\n",
+        root.path()
+    );
+    write_file(root.path(), "maitred.toml", config.as_bytes());
+    let output = leaks(root.path(), &["--rounds", "2", "/facts"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let facts = std::fs::read(folder.join("is.json")).expect("it has run");
+    let facts: serde_json::Value = serde_json::from_slice(&facts).expect("JSON");
+    assert_eq!(facts["NoNewPrivs"], "1", "{facts}");
+    if is_root() {
+        assert_eq!(facts["CapBnd"], "0".repeat(16), "{facts}");
+    }
+    let limits = ["files", "core", "nice", "oom"].map(|name| facts[name].as_i64());
+    assert_eq!(limits, [Some(321), Some(0), Some(7), Some(500)], "{facts}");
+    let within = facts["basedir"].as_str().expect("a list");
+    let added = within.strip_prefix(&format!("{basedir}:")).expect("the pool's own, and more");
+    assert!(added.contains("/maitred-leaks-") && !added.contains(':'), "{within}");
+    assert_eq!(facts["outside"], false, "{facts}");
 }
 
 #[test]

@@ -5,24 +5,31 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use maitred_control::admin::{Reply, Request};
 use maitred_control::job_status::JobStatus;
 use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
-use maitred_os::{capabilities, shared, spawn, users};
+use maitred_os::{capabilities, fork, proc, shared, spawn, users};
 use maitred_scoreboard::is_application_memory;
 use rustix::fs::OFlags;
+use rustix::process::{Pid, WaitOptions, WaitStatus, kill_process};
 
 use crate::client::{Client, ServerUser, UNEXPECTED};
 use crate::command::Reach;
-use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use crate::report_file::JsonOption;
 use crate::view;
+
+/// How long the end of what a command has left behind is waited for.
+const REST_ENDS: Duration = Duration::from_secs(2);
+
+/// The pause before it is looked at again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Arguments of `maitred commands`.
 #[derive(Debug, Args)]
@@ -92,7 +99,7 @@ pub fn run(asked: &RunOptions) -> ExitCode {
     };
     match client.ask(&request) {
         Ok(Reply::Launch(found)) => {
-            if let Err(why) = take_on_rights_of(client.server_user()) {
+            if let Err(why) = give_up_terminal_and_rights(client.server_user()) {
                 return refuse(&why);
             }
             let ForegroundLaunch { mut launch, program, group, counts } = *found;
@@ -109,6 +116,11 @@ pub fn run(asked: &RunOptions) -> ExitCode {
         Ok(_) => fail(&UNEXPECTED),
         Err(why) => fail(&why),
     }
+}
+
+fn give_up_terminal_and_rights(server: ServerUser) -> Result<(), String> {
+    spawn::keep_keyboard().map_err(|why| format!("the terminal cannot be opened: {why}"))?;
+    take_on_rights_of(server)
 }
 
 /// Gives up the rights that the server lacks: it names the program, its user and its files, and any
@@ -169,18 +181,63 @@ fn in_foreground(launch: Launch, program: &Path, beside: Beside) -> io::Result<u
     let file = shared::file_with("maitred-launch", &json)?;
     let files: Vec<_> =
         std::iter::once(file.as_fd()).chain(beside.counts.as_ref().map(AsFd::as_fd)).collect();
-    let mut child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), &files)?;
-    let pidfd = signals::pidfd(i32::try_from(child.id()).unwrap_or(0))?;
+    // What the command leaves behind becomes ours.
+    fork::become_subreaper()?;
+    let child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), &files)?;
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    let pidfd = signals::pidfd(pid)?;
     loop {
         let signal = awaited.wait()?;
         if signal != Signal::SIGCHLD {
             signals::send_to(pidfd.as_fd(), signal)?;
         }
-        if let Some(status) = child.try_wait()? {
-            let code = status.code().unwrap_or_else(|| OF_SIGNALS + status.signal().unwrap_or(0));
+        if let Some(status) = reap(Pid::from_raw(pid)) {
+            let by_signal = || OF_SIGNALS + status.terminating_signal().unwrap_or(0);
+            let code = status.exit_status().unwrap_or_else(by_signal);
+            end_rest();
             return Ok(u8::try_from(code).unwrap_or(u8::MAX));
         }
     }
+}
+
+/// Takes note of children that have ended. Returns the status of `child`, if it is one of them.
+fn reap(child: Option<Pid>) -> Option<WaitStatus> {
+    let mut found = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        found = if Some(pid) == child { Some(status) } else { found };
+    }
+    found
+}
+
+/// Ends what a command has left behind, as a stop of the server would: nothing else would end it.
+/// Each process that ends leaves us its own children.
+fn end_rest() {
+    let until = Instant::now() + REST_ENDS;
+    loop {
+        reap(None);
+        let rest = children();
+        if rest.is_empty() {
+            return;
+        }
+        // A child of ours keeps its number until it is reaped.
+        for pid in &rest {
+            // It may have ended meanwhile.
+            let _ = kill_process(*pid, rustix::process::Signal::KILL);
+        }
+        if Instant::now() > until {
+            return complain(&format!("{} processes of it still run, and do not end", rest.len()));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// All our children, what others have left to us included.
+fn children() -> Vec<Pid> {
+    let lists = proc::threads("self")
+        .filter_map(|thread| proc::read(format!("self/task/{thread}"), "children"));
+    let words = lists
+        .flat_map(|list| list.split_ascii_whitespace().map(str::to_owned).collect::<Vec<String>>());
+    words.filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use crate::users::{self, Identity};
@@ -49,12 +49,26 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// As [`append`], with the rights of this process and wherever the name leads.
-///
-/// # Errors
-/// Errors of `open(2)`.
-pub fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
+fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
     let flags = APPEND | OFlags::CREATE;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?.into())
+}
+
+/// As [`append`], for root with the rights of the user whose name and links these are
+/// ([`users::with_rights_of`]). What root itself has open is nothing that they lead to: a link such
+/// as `/proc/self/fd/7` reaches files that have no name, and whose mode protects nothing, since it
+/// was not meant to (`RESOLVE_NO_MAGICLINKS`, openat2(2)).
+///
+/// # Errors
+/// Errors of `open(2)`, such as `ELOOP` for such a link.
+pub fn append_with_their_rights(path: &Path, mode: u32) -> io::Result<File> {
+    let (flags, mode) = (APPEND | OFlags::CREATE, Mode::from_raw_mode(mode));
+    let opened = match rustix::fs::openat2(CWD, path, flags, mode, ResolveFlags::NO_MAGICLINKS) {
+        // Container runtimes older than openat2 refuse it: the last name is no link then.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags | OFlags::NOFOLLOW, mode),
+        opened => opened,
+    };
+    Ok(opened?.into())
 }
 
 /// Creates a file with permission bits `mode` in place of an existing one, which is removed, so

@@ -9,8 +9,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{IFlags, MemfdFlags, SealFlags};
+use rustix::fs::{IFlags, MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+
+/// An anonymous file that only its owner could open through `/proc`: its mode is 0777 otherwise
+/// (memfd_create(2)), so that whoever reaches its link there may write to it.
+fn owners_file(name: &str, flags: MemfdFlags) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | flags)?;
+    rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    Ok(fd)
+}
 
 /// Creates an anonymous file of `bytes` zero bytes that cannot be resized, so that a mapping of it
 /// can never raise `SIGBUS` in another process.
@@ -18,7 +26,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// # Errors
 /// When the system is out of descriptors or memory.
 pub fn create_sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let fd = owners_file(name, MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
@@ -40,8 +48,7 @@ pub fn forbid_holes(file: impl AsFd) -> io::Result<()> {
 /// When the system is out of descriptors or memory.
 pub fn file_with(name: &str, contents: &[u8]) -> io::Result<OwnedFd> {
     use std::io::{Seek, Write};
-    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
-    let mut file = File::from(fd);
+    let mut file = File::from(owners_file(name, MemfdFlags::empty())?);
     file.write_all(contents)?;
     file.rewind()?;
     Ok(file.into())
@@ -203,6 +210,15 @@ mod tests {
         unsafe {
             a.start().add(7).write_volatile(42);
             assert_eq!(b.start().add(7).read_volatile(), 42);
+        }
+    }
+
+    #[test]
+    fn no_other_user_could_open_a_file_through_proc() {
+        let files = [create_sealed("test", 4096).unwrap(), file_with("test", b"contents").unwrap()];
+        for file in files {
+            let mode = rustix::fs::fstat(&file).unwrap().st_mode;
+            assert_eq!(mode & 0o7777, 0o600);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Starts a program of ours in a role: with chosen descriptors, tied to the life of its parent.
 
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -97,7 +98,6 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
 }
 
 fn standard_error() -> io::Result<Stdio> {
-    use std::os::fd::AsFd;
     Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
 }
 
@@ -247,6 +247,36 @@ pub fn start_in_foreground(
         })
     };
     command.spawn()
+}
+
+/// Keeps what is typed from this process and what it starts, if it is root's: its standard streams
+/// can write to the terminal, and read nothing from it. Programs of other users have no part in job
+/// control in a session of their own: what they leave behind would read the next command of root's
+/// shell, or a password. A terminal is usually open for reading as standard output too. To be
+/// called before this process becomes another user.
+///
+/// # Errors
+/// When the terminal cannot be opened.
+pub fn keep_keyboard() -> io::Result<()> {
+    if !crate::users::is_root() {
+        return Ok(());
+    }
+    if io::stdin().is_terminal() {
+        rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    }
+    if io::stdout().is_terminal() {
+        rustix::stdio::dup2_stdout(only_written(io::stdout().as_fd())?)?;
+    }
+    if io::stderr().is_terminal() {
+        rustix::stdio::dup2_stderr(only_written(io::stderr().as_fd())?)?;
+    }
+    Ok(())
+}
+
+fn only_written(terminal: BorrowedFd<'_>) -> io::Result<std::fs::File> {
+    let path = format!("/proc/self/fd/{}", terminal.as_raw_fd());
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOCTTY).open(path)
 }
 
 #[cfg(test)]

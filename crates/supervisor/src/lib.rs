@@ -50,6 +50,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 use maitred_config::{Config, Pool, Section};
+use maitred_os::users::Identity;
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use capacity::memory_reader::MEMORY_READER_ROLE;
@@ -83,13 +84,12 @@ use upgrade::handover::HandoverState;
 /// The supervisor's title.
 const TITLE: &str = "maitred: supervisor";
 
-/// The user id of a pool's workers; none: that of this process.
+/// The user of a pool's workers; none: that of this process.
 ///
 /// # Errors
 /// One sentence, for a user that does not exist, is root, or cannot be adopted.
-pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
-    let identity = identity::of_pool(pool, config)?;
-    Ok(identity.map(|identity| identity.uid))
+pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
+    identity::of_pool(pool, config)
 }
 
 /// Shows php-fpm's process title and Debian's program name, if the server was started as php-fpm:

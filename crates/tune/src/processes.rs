@@ -26,7 +26,8 @@ pub struct WorkerMemory {
     pub resident: Option<f64>,
 }
 
-/// The children of `master` whose titles start with `title`.
+/// The children of `master` whose titles start with `title`. Any process can have such a title, and
+/// the server adopts orphans of all pools: only what is [of its user](is_of) is surely a pool's.
 pub fn workers(master: i32, title: &str) -> Vec<i32> {
     let is_child = |pid| proc::Stat::of(pid).and_then(|stat| stat.parent()) == Some(master);
     let children = proc::pids().filter(|pid| is_child(*pid));
@@ -57,6 +58,11 @@ pub fn owner(pid: i32) -> Option<ProcessOwner> {
         ids.split_ascii_whitespace().nth(1)?.parse::<u32>().ok()
     };
     Some(ProcessOwner { uid: effective("Uid")?, gid: effective("Gid")? })
+}
+
+/// Whether a process acts with the rights of this user.
+pub fn is_of(pid: i32, uid: u32) -> bool {
+    owner(pid).is_some_and(|owner| owner.uid == uid)
 }
 
 /// When a process began, in ticks since the machine did: with its id it is one process for ever.
@@ -147,6 +153,28 @@ pub fn peak(pids: &[i32]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_of_another_user_is_not_known_by_its_title_alone() {
+        use std::os::unix::process::CommandExt;
+        let ours = maitred_os::users::current().uid;
+        let mut decoy = std::process::Command::new("sleep");
+        decoy.arg0("maitred-php: worker pool a").arg("600");
+        if maitred_os::users::is_root() {
+            decoy.uid(5001);
+        }
+        let mut decoy = decoy.spawn().unwrap();
+        let pid = i32::try_from(decoy.id()).unwrap();
+        let title = "maitred-php: worker pool a";
+        while !is_titled(pid, title) {}
+        assert_eq!(workers(i32::try_from(std::process::id()).unwrap(), title), [pid]);
+        let uid = if maitred_os::users::is_root() { 5001 } else { ours };
+        assert!(is_of(pid, uid) && !is_of(pid, uid + 1));
+        assert_eq!(is_of(pid, ours), !maitred_os::users::is_root());
+        decoy.kill().unwrap();
+        decoy.wait().unwrap();
+        assert!(!is_of(pid, uid), "it has ended");
+    }
 
     #[test]
     fn a_process_is_known_by_its_parent_its_title_and_its_beginning() {

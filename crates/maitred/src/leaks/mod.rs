@@ -5,6 +5,7 @@
 
 mod findings;
 mod server;
+mod trial_config;
 
 use std::process::ExitCode;
 
@@ -13,9 +14,10 @@ use maitred_front::Hosts;
 use maitred_measure::url::Url;
 
 use crate::command::Leaks;
-use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use findings::{Findings, Visit};
 use server::WatchedServer;
+use trial_config::Trial;
 
 /// State leaks.
 const EXIT_LEAKS: u8 = 3;
@@ -32,7 +34,8 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Ok(meant) => meant,
         Err(why) => return refuse(&why),
     };
-    let steps = match watch(site, pool, &asks, asked.rounds) {
+    let trial = Trial { config: &config, site, pool };
+    let steps = match watch(&trial, &asks, asked.rounds) {
         Ok(steps) => steps,
         Err(why) => return fail(&why),
     };
@@ -97,13 +100,11 @@ fn meant<'a>(config: &'a Config, asks: &[LeakRequest]) -> Result<(&'a Site, &'a 
 }
 
 /// Sends all requests in turn, `rounds` times, and inspects the worker after each.
-fn watch(
-    site: &Site,
-    pool: &Pool,
-    asks: &[LeakRequest],
-    rounds: u16,
-) -> Result<Vec<Visit>, String> {
-    let mut server = WatchedServer::start(site, pool)?;
+fn watch(trial: &Trial<'_>, asks: &[LeakRequest], rounds: u16) -> Result<Vec<Visit>, String> {
+    let mut server = WatchedServer::start(trial)?;
+    if let Some(why) = server.limits_not_kept() {
+        complain(&why);
+    }
     let mut steps = Vec::new();
     for _ in 0..rounds {
         for ask in asks {

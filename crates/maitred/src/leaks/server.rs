@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use maitred_config::{Pool, Site};
-use serde_json::json;
+use maitred_config::Pool;
 use tempfile::TempDir;
 
 use super::findings::{Inspection, printable};
+use super::trial_config::{Trial, trial_config};
 
 /// The inspecting script.
 const LOOK: &str = include_str!("look.php");
@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Longest line that is read from the pool's scripts, in bytes.
 const LOOK_BYTES_MAX: usize = 64 << 20;
+
+/// Part of the log line about limits that this machine does not enforce.
+const NOT_KEPT: &str = "cannot be kept: ";
 
 /// Part of the log line with which the server reports that it serves.
 const SERVES: &str = "on http://";
@@ -45,14 +48,15 @@ impl WatchedServer {
     ///
     /// # Errors
     /// Why it does not serve: one sentence and the server's log.
-    pub fn start(site: &Site, pool: &Pool) -> Result<WatchedServer, String> {
+    pub fn start(trial: &Trial<'_>) -> Result<WatchedServer, String> {
+        let pool = trial.pool;
         let cannot = |why: std::io::Error| format!("a server cannot be started for this: {why}");
         let folder = folder().map_err(cannot)?;
         let file = |name: &str| folder.path().join(name);
         let report = file("report");
         let look = file("look.php");
         let config = file("maitred.toml");
-        write(&config, OURS, &configuration(site, pool, &look)).map_err(cannot)?;
+        write(&config, OURS, &trial_config(trial, &look)).map_err(cannot)?;
         write(&look, EVERYBODYS, &look_script(&report, pool)).map_err(cannot)?;
         let written = write(&report, OURS, "").map_err(cannot)?;
         if let Some(uid) = uid_of_pool(&config)? {
@@ -82,6 +86,13 @@ impl WatchedServer {
         watched.address = watched.when(patience, "it does not serve", WatchedServer::address)?;
         watched.when(patience, "the script does not boot", WatchedServer::next_look)?;
         Ok(watched)
+    }
+
+    /// Why the pool's limits do not all apply here, as the server has logged it.
+    pub fn limits_not_kept(&self) -> Option<String> {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains(NOT_KEPT));
+        line.map(printable)
     }
 
     /// Sends a request; returns the response status.
@@ -202,7 +213,8 @@ fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     let Some(pool) = config.pools.first() else {
         return Ok(None);
     };
-    maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())
+    let user = maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())?;
+    Ok(user.map(|user| user.uid))
 }
 
 /// Continues reading a line; `None` while it has no end. It stops at `most` bytes.
@@ -221,54 +233,6 @@ fn look_script(report: &Path, pool: &Pool) -> String {
         let _ = writeln!(script, "require {};", quoted(own));
     }
     script
-}
-
-/// A configuration of the site with one worker of the pool. JSON strings are valid TOML strings.
-fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
-    let text = |path: &Path| json!(path.to_string_lossy()).to_string();
-    let table = |entries: &mut dyn Iterator<Item = (&String, &String)>| {
-        let entries = entries.map(|(name, value)| format!("{} = {}", json!(name), json!(value)));
-        format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
-    };
-    let mut out = format!(
-        "listen = [\"127.0.0.1:0\"]\n[pools.{}]\nmode = \"worker\"\npm = \"static\"\n\
-         max_children = 1\nboot_timeout = {}\nrequest_queue_timeout = \"60s\"\n",
-        pool.name,
-        pool.boot_timeout.as_secs()
-    );
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(out, "{name} = {value}");
-    };
-    if let Some(script) = &pool.script {
-        line("script", text(script));
-    }
-    for (name, value) in [("user", &pool.user), ("group", &pool.group), ("php", &pool.php)] {
-        if let Some(value) = value {
-            line(name, json!(value).to_string());
-        }
-    }
-    for (name, path) in [("php_ini", &pool.php_ini), ("php_ini_scan_dir", &pool.php_ini_scan_dir)] {
-        if let Some(path) = path {
-            line(name, text(path));
-        }
-    }
-    line("env", table(&mut pool.env.iter().map(|(name, value)| (name, value))));
-    line(
-        "php_value",
-        table(&mut pool.php_value.iter().filter(|(name, _)| *name != "auto_prepend_file")),
-    );
-    let ours = ["auto_prepend_file", "open_basedir"];
-    let (name, value) = (ours[0].to_owned(), look.to_string_lossy().into_owned());
-    let kept = pool.php_admin_value.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
-    line("php_admin_value", table(&mut kept.chain([(&name, &value)])));
-    let _ = write!(
-        out,
-        "[[sites]]\nroot = {}\nindex = {}\nfront_controller = {}\n",
-        text(&site.root),
-        json!(site.index),
-        json!(site.front_controller.as_deref().unwrap_or_default())
-    );
-    out
 }
 
 #[cfg(test)]
@@ -298,23 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn the_server_has_one_worker_of_the_pool_with_all_that_its_php_is_told() {
-        let text = "[pools.shop]\nmode = \"worker\"\nscript = \"/etc/passwd\"\nmax_children = 9\n\
-                    env = { A = \"b \\\"c\\\"\" }\n\
-                    php_value = { auto_prepend_file = \"/own.php\" }\n\
-                    php_admin_value = { memory_limit = \"64M\", open_basedir = \"/srv\" }\n\
-                    [[sites]]\nroot = \"/\"\nfront_controller = \"\"\n";
-        let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
-        let (site, pool) = (&config.sites[0], &config.pools[0]);
-        let written = configuration(site, pool, Path::new("/tmp/look.php"));
-        let read = maitred_config::parse(&written, Path::new("/maitred.toml")).unwrap();
-        let again = &read.pools[0];
-        assert_eq!((again.max_children, &again.script), (Some(1), &pool.script));
-        assert_eq!(again.env, pool.env);
-        assert_eq!(again.php_admin_value["auto_prepend_file"], "/tmp/look.php");
-        assert_eq!(again.php_admin_value["memory_limit"], "64M");
-        assert!(!again.php_admin_value.contains_key("open_basedir"));
-        assert_eq!(read.sites[0].front_controller, None);
-        assert!(look_script(Path::new("/r"), pool).ends_with("require '/own.php';\n"));
+    fn the_pools_own_prepended_file_is_read_by_the_inspecting_one() {
+        let mut pool = Pool::named("shop");
+        pool.php_value.insert("auto_prepend_file".to_owned(), "/own.php".to_owned());
+        assert!(look_script(Path::new("/r"), &pool).ends_with("require '/own.php';\n"));
     }
 }

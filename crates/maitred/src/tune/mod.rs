@@ -17,10 +17,12 @@ use maitred_doctor::read::Counted;
 use maitred_doctor::{Options, Scope};
 use maitred_measure::endpoints::TlsTrust;
 use maitred_os::signals::{Awaited, Signal};
+use maitred_os::users;
 use maitred_text::humanize;
 use maitred_tune::course::goal::Goal;
 use maitred_tune::course::{Course, CourseInput, Verdict};
 use maitred_tune::php_memory::{Counts, PhpMemoryProbe};
+use maitred_tune::processes::{self, ProcessOwner};
 use maitred_tune::report::Report;
 use maitred_tune::runner::{Abort, Runner};
 use maitred_tune::settings::Server;
@@ -173,13 +175,18 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         let _ = writeln!(io::stdout(), "{done}");
         return Ok(EXIT_SUCCESS);
     }
-    let php = asked.course.php.is_some().then(|| Candidates::of(asked, &site)).transpose()?;
+    let owner = owner_of_pool(&asked.server, &site)?;
+    let tries_php = asked.course.php.is_some();
+    let php = tries_php.then(|| Candidates::of(asked, &site, owner)).transpose()?;
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober =
         Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(TuneError::Usage)?;
     // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
+    if let Some(owner) = owner {
+        target.trust_only(owner.uid);
+    }
     let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
     let workload = prepare(&wish, &mut prober)?;
@@ -354,6 +361,27 @@ fn find(asked: &TuneServerOptions) -> Result<(Site, Vec<Finding>), TuneError> {
     });
     let site = Site::find(&facts, asked.pool.as_deref())?;
     Ok((site, maitred_doctor::Report::of(&facts).findings))
+}
+
+/// The user of the PHP of a pool of maitred; none: that of this process, or it is unknown. What
+/// runs does not decide it: any process can have the title of a worker.
+fn owner_of_pool(
+    asked: &TuneServerOptions,
+    site: &Site,
+) -> Result<Option<ProcessOwner>, TuneError> {
+    if site.service.kind != PhpServer::Maitred || !users::is_root() {
+        return Ok(None);
+    }
+    // The pools of a server that was not started as root run as it does.
+    if let Some(server) = processes::owner(site.master).filter(|server| server.uid != 0) {
+        return Ok(Some(server));
+    }
+    let loaded = maitred_config::load(&config(asked)).map_err(|why| why.to_string())?;
+    let Some(pool) = loaded.pools.iter().find(|pool| pool.name == site.pool.section) else {
+        return Ok(None);
+    };
+    let user = maitred_supervisor::user_of_pool(pool, &loaded).map_err(|why| why.to_string())?;
+    Ok(user.map(|user| ProcessOwner { uid: user.uid, gid: user.gid }))
 }
 
 /// Prints doctor's findings about a pool; returns those that make results doubtful.

@@ -11,9 +11,9 @@ use maitred_tune::php_terms::cache_sizes::{PoolCaches, RealPaths};
 use maitred_tune::php_terms::conditions::PhpConditions;
 use maitred_tune::php_terms::php_term::{CacheSize, PHP_TERMS, PhpTerm, TunedPool};
 use maitred_tune::php_terms::report::PhpReport;
-use maitred_tune::php_terms::trial::{PhpReportedState, PhpRunner};
+use maitred_tune::php_terms::trial::{PhpReportedState, PhpRunner, TrialPool};
 use maitred_tune::php_terms::{PhpCourse, PhpInput};
-use maitred_tune::processes;
+use maitred_tune::processes::ProcessOwner;
 use maitred_tune::runner::Runner;
 use maitred_tune::site::Site;
 
@@ -26,6 +26,7 @@ use crate::report_file;
 /// The settings to try in a pool, and why each of the others is not.
 pub(super) struct Candidates {
     pool: Pool,
+    owner: Option<ProcessOwner>,
     terms: Vec<PhpTerm>,
     sizes: Vec<CacheSize>,
     not_tried: Vec<String>,
@@ -36,7 +37,11 @@ impl Candidates {
     ///
     /// # Errors
     /// The server has no pools with a PHP of their own, or its configuration cannot be read.
-    pub(super) fn of(asked: &Tune, site: &Site) -> Result<Candidates, TuneError> {
+    pub(super) fn of(
+        asked: &Tune,
+        site: &Site,
+        owner: Option<ProcessOwner>,
+    ) -> Result<Candidates, TuneError> {
         if site.service.kind != PhpServer::Maitred {
             return Err(TuneError::Usage(format!(
                 "--php tunes a pool of maitred, whose pools have a PHP of their own; {} is one of \
@@ -67,7 +72,7 @@ impl Candidates {
                 Some(why) => not_tried.push(format!("{}: {why}", term.words())),
             }
         }
-        Ok(Candidates { pool, terms, sizes, not_tried })
+        Ok(Candidates { pool, owner, terms, sizes, not_tried })
     }
 }
 
@@ -81,6 +86,7 @@ pub(super) fn tune_php(
 ) -> Result<u8, TuneError> {
     let load = runner.workload.source.clone();
     let section = &site.pool.section;
+    let owner = candidates.owner;
     let mut course = PhpCourse::new(PhpInput {
         seconds,
         cores: site.cores,
@@ -90,13 +96,14 @@ pub(super) fn tune_php(
         memory: site.memory.budget.as_ref().ok().map(|(bytes, _)| *bytes),
         pool: TunedPool {
             section: section.clone(),
-            user: user(&candidates.pool, &runner),
+            user: user(&candidates.pool, owner),
             watches: candidates.pool.watch && candidates.pool.mode != Mode::Classic,
         },
         seed: asked.course.seed,
     });
     let mut state = || reported(asked, section);
-    PhpRunner::new(runner, section, &mut state).run(&mut course)?;
+    let pool = TrialPool { section, owner };
+    PhpRunner::new(runner, pool, &mut state).run(&mut course)?;
     let report = PhpReport::of(site, &load, &course, candidates.not_tried);
     if let Err(why) = publish(&report, &asked.output) {
         complain(&why);
@@ -104,14 +111,12 @@ pub(super) fn tune_php(
     Ok(if report.verdict == "no_gain" { EXIT_NOT_PROVEN } else { EXIT_SUCCESS })
 }
 
-/// The name of the user that runs the pool's PHP, if that is another one than this process's. An
-/// idle pool may have no worker.
-fn user(pool: &Pool, runner: &Runner<'_>) -> Option<String> {
-    let worker = runner.target.workers().first().copied();
-    let owner = worker.and_then(processes::owner);
+/// The name of the user that runs the pool's PHP, if that is another one than this process's.
+fn user(pool: &Pool, owner: Option<ProcessOwner>) -> Option<String> {
+    let ours = users::current();
     match owner {
-        Some(owner) => (owner.uid != users::current().uid).then(|| users::name_of(owner.uid)),
-        None => pool.user.clone(),
+        Some(owner) => (owner.uid != ours.uid).then(|| users::name_of(owner.uid)),
+        None => pool.user.clone().filter(|name| *name != ours.name),
     }
 }
 

@@ -101,7 +101,8 @@ fn in_words(opened: io::Result<File>) -> io::Result<File> {
 }
 
 /// Opens a log of a pool that runs as `identity`. Where users other than root can place links, the
-/// name may point anywhere, so the log is opened with the rights of the pool's user.
+/// name may point anywhere, so the log is opened with the rights of the pool's user, and what this
+/// process has open is not reached.
 ///
 /// # Errors
 /// As [`open`].
@@ -123,7 +124,7 @@ fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::R
         Some(identity)
             if users::is_root() && !path_trust::leads_where_root_says(path, identity) =>
         {
-            let open = || in_words(guarded::append_as_it_is(path, mode));
+            let open = || in_words(guarded::append_with_their_rights(path, mode));
             users::with_rights_of(identity, open)?
         }
         _ => open_with(path, mode),
@@ -195,6 +196,38 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
         let mode = std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o137, 0);
+    }
+
+    #[test]
+    fn a_pools_log_that_is_a_link_to_what_the_supervisor_has_open_is_refused() {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::{lchown, symlink};
+        if !users::is_root() {
+            return eprintln!("skipped: only root opens logs with the rights of others");
+        }
+        let tenant = users::look_up("nobody", None).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        lchown(folder.path(), Some(tenant.uid), Some(tenant.gid)).unwrap();
+        // As the memory of another pool that is not sealed: its mode lets everyone write.
+        let memory = maitred_os::shared::writable_file("test").unwrap();
+        let log = folder.path().join("slow.log");
+        let lead_to = |target: &str| {
+            let _ = std::fs::remove_file(&log);
+            symlink(target, &log).unwrap();
+            lchown(&log, Some(tenant.uid), Some(tenant.gid)).unwrap();
+        };
+        for process in ["self".to_owned(), "thread-self".to_owned(), std::process::id().to_string()]
+        {
+            lead_to(&format!("/proc/{process}/fd/{}", memory.as_raw_fd()));
+            let refused = open_of_pool(&log, Some(&tenant)).unwrap_err();
+            assert_eq!(Errno::from_io_error(&refused), Some(Errno::LOOP), "{process}: {refused}");
+            open_of_listener(&log, Some(&tenant)).unwrap_err();
+        }
+        assert_eq!(memory.metadata().unwrap().len(), 0);
+        // A link of their own to a log of their own is followed as before.
+        lead_to("other.log");
+        open_of_pool(&log, Some(&tenant)).unwrap().write_all(b"slow\n").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("other.log")).unwrap(), b"slow\n");
     }
 
     #[test]

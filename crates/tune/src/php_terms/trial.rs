@@ -12,7 +12,7 @@ use super::pages::{PageResponse, SteadyPage};
 use super::trial_folder::TrialFolder;
 use super::{Comparison, PhpCourse, PhpStep};
 use crate::measurement::{Measurement, Setting, Task};
-use crate::processes;
+use crate::processes::ProcessOwner;
 use crate::runner::{Abort, LoadContext, Runner, with_restored};
 use crate::timeline::Timeline;
 
@@ -63,11 +63,20 @@ pub struct PhpReportedState {
 /// Reads what the pool reports.
 pub type PhpStateProbe<'a> = &'a mut dyn FnMut() -> Result<PhpReportedState, String>;
 
+/// The pool of the trials.
+#[derive(Debug, Clone, Copy)]
+pub struct TrialPool<'p> {
+    /// The name of its section.
+    pub section: &'p str,
+    /// Its user as the server has it, if that is another one than this process's. What processes
+    /// of the machine look like is no proof: PHP executes what this user stores.
+    pub owner: Option<ProcessOwner>,
+}
+
 /// Executes the trials.
 pub struct PhpRunner<'a, 'p> {
     runner: Runner<'a>,
-    /// The name of the pool's section.
-    section: &'p str,
+    pool: TrialPool<'p>,
     state: PhpStateProbe<'p>,
     watch: Timeline,
     /// Compiled scripts, once a trial needs them. It is removed after the settings are restored.
@@ -89,13 +98,13 @@ impl From<Abort> for Obstacle {
 }
 
 impl<'a, 'p> PhpRunner<'a, 'p> {
-    /// Measures the pool `section` with `runner`, and reads what it reports with `state`.
+    /// Measures `pool` with `runner`, and reads what it reports with `state`.
     pub fn new(
         runner: Runner<'a>,
-        section: &'p str,
+        pool: TrialPool<'p>,
         state: PhpStateProbe<'p>,
     ) -> PhpRunner<'a, 'p> {
-        PhpRunner { runner, section, state, watch: Timeline::begin(), folder: None }
+        PhpRunner { runner, pool, state, watch: Timeline::begin(), folder: None }
     }
 
     /// Executes the course to its end or until an error. Afterwards the settings are restored, or
@@ -206,14 +215,24 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
     /// Applies a setting, with the folder that it needs.
     fn apply(&mut self, setting: Setting) -> Result<(), Obstacle> {
         let needs_folder = matches!(setting, Setting::Php(terms) if terms.file_cache);
-        if needs_folder && self.folder.is_none() {
-            let worker = self.runner.target.workers().first().copied();
-            let owner = worker.and_then(processes::owner);
-            let folder = TrialFolder::create(self.section, owner).map_err(Obstacle::Unusable)?;
-            self.folder = Some(folder);
+        if needs_folder {
+            self.ready_folder().map_err(Obstacle::Unusable)?;
         }
         let done = self.runner.target.set(setting);
         done.map_err(|why| self.refused(setting, why))
+    }
+
+    /// Makes the folder of compiled scripts, or checks the one that is there: the server is about
+    /// to be reloaded with it.
+    fn ready_folder(&mut self) -> Result<(), String> {
+        match &self.folder {
+            Some(folder) => folder.check(),
+            None => {
+                let TrialPool { section, owner } = self.pool;
+                self.folder = Some(TrialFolder::create(section, owner)?);
+                Ok(())
+            }
+        }
     }
 
     /// A server that does not reload with a setting of PHP goes on without it, and so does the

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use maitred_os::users;
@@ -15,6 +15,8 @@ const OF_ROOT: &str = "/var/cache";
 
 /// PHP executes what is in it, so no other user may read or write there.
 const MODE: u32 = 0o700;
+
+const PERMISSIONS: u32 = 0o7777;
 
 /// How often its removal is tried: a worker of the trial may still store a script.
 const REMOVALS: usize = 3;
@@ -50,7 +52,11 @@ fn remove_left(section: &str) {
 
 /// A folder that exists until drop.
 #[derive(Debug)]
-pub struct TrialFolder(PathBuf);
+pub struct TrialFolder {
+    path: PathBuf,
+    /// The user that it is of.
+    uid: u32,
+}
 
 impl TrialFolder {
     /// Makes it for the pool's user.
@@ -62,28 +68,49 @@ impl TrialFolder {
         let path = path(section);
         let failed = |why: io::Error| format!("{} cannot be created: {why}", path.display());
         DirBuilder::new().mode(MODE).create(&path).map_err(failed)?;
-        let folder = TrialFolder(path.clone());
-        if let Some(owner) = owner.filter(|_| users::is_root()) {
-            chown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
+        let owner = owner.filter(|_| users::is_root());
+        let uid = owner.map_or_else(|| users::current().uid, |owner| owner.uid);
+        let folder = TrialFolder { path: path.clone(), uid };
+        if let Some(owner) = owner {
+            lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
         }
+        folder.check()?;
         Ok(folder)
+    }
+
+    /// Checks that it is still a folder of that user alone.
+    ///
+    /// # Errors
+    /// A message with its path.
+    pub fn check(&self) -> Result<(), String> {
+        let shown = self.shown();
+        let found = fs::symlink_metadata(&self.path);
+        let found = found.map_err(|why| format!("{shown} is not there any more: {why}"))?;
+        match found.is_dir() && found.uid() == self.uid && found.mode() & PERMISSIONS == MODE {
+            true => Ok(()),
+            false => Err(format!(
+                "{shown} is not a folder of user `{}` with mode {MODE:o} any more: who has changed \
+                 it could have PHP execute other code",
+                users::name_of(self.uid)
+            )),
+        }
     }
 
     /// Whether PHP has stored anything in it.
     pub fn is_filled(&self) -> bool {
-        fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_some())
+        fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some())
     }
 
     /// Its path, for people.
     pub fn shown(&self) -> String {
-        self.0.display().to_string()
+        self.path.display().to_string()
     }
 }
 
 impl Drop for TrialFolder {
     fn drop(&mut self) {
         for _ in 0..REMOVALS {
-            if fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+            if fs::remove_dir_all(&self.path).is_ok() || !self.path.exists() {
                 return;
             }
         }
@@ -96,9 +123,8 @@ mod tests {
 
     #[test]
     fn the_folder_is_the_users_alone_and_is_removed_with_its_contents() {
-        use std::os::unix::fs::MetadataExt;
         let folder = TrialFolder::create("unit-test", None).unwrap();
-        let path = folder.0.clone();
+        let path = folder.path.clone();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
         assert!(!folder.is_filled());
         assert!(TrialFolder::create("unit-test", None).is_err(), "another's is not used");
@@ -107,6 +133,31 @@ mod tests {
         assert!(folder.is_filled());
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_folder_is_given_to_the_user_it_is_meant_for_and_one_that_has_changed_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let owner = ProcessOwner { uid: 5001, gid: 5002 };
+        let folder = TrialFolder::create("unit-test-owner", Some(owner)).unwrap();
+        let found = fs::metadata(&folder.path).unwrap();
+        if users::is_root() {
+            assert_eq!((found.uid(), found.gid()), (5001, 5002));
+        }
+        assert_eq!(folder.check(), Ok(()));
+        fs::set_permissions(&folder.path, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(folder.check().unwrap_err().contains("with mode 700 any more"));
+        fs::set_permissions(&folder.path, fs::Permissions::from_mode(MODE)).unwrap();
+        assert_eq!(folder.check(), Ok(()));
+        if users::is_root() {
+            lchown(&folder.path, Some(5003), None).unwrap();
+            assert!(folder.check().unwrap_err().contains("not a folder of user `5001`"));
+        }
+        fs::remove_dir(&folder.path).unwrap();
+        std::os::unix::fs::symlink("/", &folder.path).unwrap();
+        assert!(folder.check().is_err(), "a link is no folder");
+        fs::remove_file(&folder.path).unwrap();
+        assert!(folder.check().unwrap_err().contains("is not there any more"));
     }
 
     #[test]

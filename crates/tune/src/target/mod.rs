@@ -77,6 +77,8 @@ pub struct Target {
     now: Setting,
     is_released: bool,
     master: Master,
+    /// The user of its workers, if it is known.
+    user: Option<u32>,
     /// Held until drop.
     _lock: File,
 }
@@ -109,6 +111,7 @@ impl Target {
             now: Setting::AsItWas,
             is_released: false,
             master: Master::of(site),
+            user: None,
             _lock: lock,
         })
     }
@@ -133,9 +136,16 @@ impl Target {
         self.now
     }
 
+    /// Takes no process of another user for one of the pool's workers, whatever its title.
+    pub fn trust_only(&mut self, uid: u32) {
+        self.user = Some(uid);
+    }
+
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
-        self.master.workers()
+        let mut workers = self.master.workers();
+        workers.retain(|pid| self.user.is_none_or(|uid| processes::is_of(*pid, uid)));
+        workers
     }
 
     /// Applies a setting, unless it is the current one. Returns when the new workers run.
@@ -392,6 +402,7 @@ mod tests {
             now: Setting::AsItWas,
             is_released: false,
             master: Master { pid: 0, began: None, title: String::new() },
+            user: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Watching the folders of an application (inotify(7)).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fs::ReadDir;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,18 @@ use rustix::io::Errno;
 
 /// Most events read in one turn.
 const EVENTS_PER_TURN: usize = 4096;
+
+/// Most entries of folders that are read in one turn, of each application.
+const ENTRIES_PER_TURN: usize = 4096;
+
+/// The same when a watch begins.
+const ENTRIES_AT_FIRST: usize = 131_072;
+
+/// To watch and to open a folder takes about as long as to read this many entries.
+const A_FOLDER: usize = 16;
+
+/// Most entries of a folder that are read: folders among those behind are not watched.
+const ENTRIES_OF_FOLDER: usize = 100_000;
 
 /// Bytes of events read at once.
 const EVENT_BYTES: usize = 16 * 1024;
@@ -48,6 +61,15 @@ fn is_own(name: &OsStr) -> bool {
     !is_another && !name.as_bytes().starts_with(b".")
 }
 
+/// A folder that is being read.
+#[derive(Debug)]
+struct Reading {
+    folder: PathBuf,
+    entries: ReadDir,
+    /// How many have been read.
+    read: usize,
+}
+
 /// Watched folders.
 #[derive(Debug)]
 pub struct Folders {
@@ -57,6 +79,16 @@ pub struct Folders {
     /// The root was removed or moved.
     gone: bool,
     most: usize,
+    /// Folders to be watched and read.
+    ahead: BTreeSet<PathBuf>,
+    reading: Option<Reading>,
+    /// All folders are being found again, and those that have not been are here.
+    rescans: bool,
+    stale: HashSet<i32>,
+    /// Further events have been lost since.
+    is_outdated: bool,
+    /// Some have not been watched since all were to be found the last time.
+    has_lack: bool,
     /// Why some are not watched.
     lacks: Option<String>,
     /// The reason that was logged last, unless all have been watched since.
@@ -64,7 +96,8 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Watches `root` and its subfolders, `most` folders in all.
+    /// Watches `root` and its subfolders, `most` folders in all. Where there are very many entries,
+    /// the rest is [still to be read](Folders::is_reading).
     ///
     /// # Errors
     /// When the user has too many descriptors or instances of inotify.
@@ -75,10 +108,17 @@ impl Folders {
             paths: HashMap::new(),
             gone: false,
             most,
+            ahead: BTreeSet::new(),
+            reading: None,
+            rescans: false,
+            stale: HashSet::new(),
+            is_outdated: false,
+            has_lack: false,
             lacks: None,
             told: None,
         };
-        folders.add(root.to_path_buf());
+        folders.queue(root.to_path_buf());
+        folders.read_most(ENTRIES_AT_FIRST);
         Ok(folders)
     }
 
@@ -105,65 +145,144 @@ impl Folders {
         Some(lack)
     }
 
-    fn add(&mut self, folder: PathBuf) {
-        let mut ahead = vec![folder];
-        while let Some(folder) = ahead.pop() {
-            if self.paths.len() >= self.most {
-                let most = self.most;
-                self.lacks = Some(format!("there are more than {most} folders"));
-                return;
+    /// Whether folders are still to be read.
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some() || !self.ahead.is_empty()
+    }
+
+    /// Watches and reads folders that are still to be read, for one turn. Returns how many entries
+    /// it has read: an application decides how many there are, and how often they are to be read
+    /// again, and must not hold up the server.
+    pub fn read_on(&mut self) -> usize {
+        self.read_most(ENTRIES_PER_TURN)
+    }
+
+    fn read_most(&mut self, most: usize) -> usize {
+        let mut read = 0;
+        while read < most {
+            if let Some(reading) = self.reading.take() {
+                read += self.read(reading, most - read);
+            } else if let Some(folder) = self.ahead.pop_first() {
+                read += A_FOLDER;
+                self.reading = self.watch(folder);
+            } else {
+                break;
             }
-            let what = WatchFlags::CLOSE_WRITE
-                | WatchFlags::CREATE
-                | WatchFlags::DELETE
-                | WatchFlags::MOVE
-                | WatchFlags::MOVE_SELF
-                | WatchFlags::ONLYDIR
-                | WatchFlags::DONT_FOLLOW;
-            match inotify::add_watch(&self.inotify, &folder, what) {
-                Ok(number) => drop(self.paths.insert(number, folder.clone())),
-                // It was removed meanwhile.
-                Err(Errno::NOENT | Errno::NOTDIR) => {
-                    self.gone |= folder == self.root;
-                    continue;
-                }
-                Err(Errno::NOSPC) => {
-                    let why =
-                        "the kernel lets this user watch no more (fs.inotify.max_user_watches)";
-                    self.lacks = Some(why.to_owned());
-                    return;
-                }
-                Err(error) => {
-                    self.lacks = Some(format!("{}: {error}", folder.display()));
-                    continue;
-                }
-            }
-            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-            let inner = entries.filter(|entry| {
-                entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_own(&entry.file_name())
-            });
-            ahead.extend(inner.map(|entry| entry.path()));
+        }
+        if !self.is_reading() {
+            self.end_of_rescan();
+        }
+        read
+    }
+
+    /// Has a folder watched and read, once, however often it was created or moved meanwhile.
+    fn queue(&mut self, folder: PathBuf) {
+        if self.ahead.len() < self.most || self.ahead.contains(&folder) {
+            self.ahead.insert(folder);
+        } else {
+            self.lack(format!("there are more than {} folders", self.most));
         }
     }
 
-    /// Finds all folders again: events may have been lost.
+    fn lack(&mut self, why: String) {
+        self.has_lack = true;
+        self.lacks = Some(why);
+    }
+
+    /// Watches a folder, whose entries are to be read then.
+    fn watch(&mut self, folder: PathBuf) -> Option<Reading> {
+        let watched = self.paths.len().saturating_sub(self.stale.len());
+        if watched >= self.most {
+            self.ahead.clear();
+            self.lack(format!("there are more than {} folders", self.most));
+            return None;
+        }
+        let what = WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
+        match inotify::add_watch(&self.inotify, &folder, what) {
+            Ok(number) => {
+                self.stale.remove(&number);
+                self.paths.insert(number, folder.clone());
+                let entries = std::fs::read_dir(&folder).ok()?;
+                Some(Reading { folder, entries, read: 0 })
+            }
+            // It was removed meanwhile.
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                self.gone |= folder == self.root;
+                None
+            }
+            Err(Errno::NOSPC) => {
+                self.ahead.clear();
+                let why = "the kernel lets this user watch no more (fs.inotify.max_user_watches)";
+                self.lack(why.to_owned());
+                None
+            }
+            Err(error) => {
+                self.lack(format!("{}: {error}", folder.display()));
+                None
+            }
+        }
+    }
+
+    /// Reads `most` entries of a folder, and queues its folders. Returns how many it has read.
+    fn read(&mut self, mut reading: Reading, most: usize) -> usize {
+        for read in 0..most {
+            let Some(entry) = reading.entries.next() else {
+                return read;
+            };
+            reading.read += 1;
+            if reading.read > ENTRIES_OF_FOLDER {
+                let folder = reading.folder.display();
+                self.lack(format!("{folder} has more than {ENTRIES_OF_FOLDER} entries"));
+                return read;
+            }
+            let Ok(entry) = entry else { continue };
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_own(&entry.file_name()) {
+                self.queue(entry.path());
+            }
+        }
+        self.reading = Some(reading);
+        most
+    }
+
+    /// Finds all folders again: events may have been lost. If they are being found again already,
+    /// once more after that.
     fn add_anew(&mut self) {
-        let known = std::mem::take(&mut self.paths);
-        self.lacks = None;
-        self.add(self.root.clone());
-        if self.lacks.is_none() {
+        if self.rescans {
+            self.is_outdated = true;
+            return;
+        }
+        self.stale = self.paths.keys().copied().collect();
+        (self.rescans, self.is_outdated, self.has_lack) = (true, false, false);
+        (self.lacks, self.reading) = (None, None);
+        self.ahead.clear();
+        self.queue(self.root.clone());
+    }
+
+    fn end_of_rescan(&mut self) {
+        if !std::mem::take(&mut self.rescans) {
+            return;
+        }
+        if !self.has_lack {
             self.told = None;
         }
-        for number in known.into_keys() {
-            if !self.paths.contains_key(&number) {
-                // A removed folder is not watched any more.
-                let _ = inotify::remove_watch(&self.inotify, number);
-            }
+        for number in std::mem::take(&mut self.stale) {
+            // A removed folder is not watched any more.
+            let _ = inotify::remove_watch(&self.inotify, number);
+            self.paths.remove(&number);
+        }
+        if self.is_outdated {
+            self.add_anew();
         }
     }
 
     /// Files that were saved or removed since the last call, if a boot may read them. An empty path
-    /// stands for lost events.
+    /// stands for lost events. New folders are [to be read](Folders::read_on) then.
     pub fn take_saved(&mut self) -> Vec<PathBuf> {
         let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
         let (mut saved, mut new) = (Vec::new(), Vec::new());
@@ -180,6 +299,7 @@ impl Folders {
                 self.gone |= self.paths.get(&event.wd()) == Some(&self.root);
                 if how.contains(ReadFlags::IGNORED) {
                     self.paths.remove(&event.wd());
+                    self.stale.remove(&event.wd());
                 }
                 continue;
             }
@@ -205,7 +325,7 @@ impl Folders {
             self.add_anew();
             saved.push(PathBuf::new());
         } else {
-            new.into_iter().for_each(|folder| self.add(folder));
+            new.into_iter().for_each(|folder| self.queue(folder));
         }
         saved
     }
@@ -222,6 +342,73 @@ mod tests {
     use super::*;
     use std::fs;
 
+    /// A turn of a server whose folders are small.
+    fn take_saved(folders: &mut Folders) -> Vec<PathBuf> {
+        let saved = folders.take_saved();
+        read_all(folders);
+        saved
+    }
+
+    fn find_again(folders: &mut Folders) {
+        folders.add_anew();
+        read_all(folders);
+    }
+
+    /// How many entries are read until none is left, in turns.
+    fn read_all(folders: &mut Folders) -> usize {
+        let mut all = 0;
+        while folders.is_reading() {
+            let read = folders.read_on();
+            assert!(read < ENTRIES_PER_TURN + A_FOLDER, "{read} in one turn");
+            all += read;
+        }
+        all
+    }
+
+    /// A folder in which there are several turns of entries.
+    fn fill(folder: &Path) -> usize {
+        let count = ENTRIES_PER_TURN * 2 + 100;
+        fs::create_dir_all(folder).unwrap();
+        let first = folder.join("0");
+        fs::write(&first, "x").unwrap();
+        (1..count)
+            .for_each(|number| fs::hard_link(&first, folder.join(number.to_string())).unwrap());
+        count
+    }
+
+    #[test]
+    fn a_large_folder_that_is_moved_again_and_again_is_read_once_in_parts() {
+        let root = tempfile::tempdir().unwrap();
+        let (big, other) = (root.path().join("big"), root.path().join("other"));
+        let count = fill(&big);
+        let mut folders = Folders::below(root.path(), 100).unwrap();
+        assert!(!folders.is_reading(), "a watch begins with more at once");
+        for _ in 0..500 {
+            fs::rename(&big, &other).unwrap();
+            fs::rename(&other, &big).unwrap();
+        }
+        assert!(folders.take_saved().contains(&big));
+        let read = read_all(&mut folders);
+        assert!(read > count && read < count + 100, "{read} of {count}");
+        assert_eq!((folders.count(), folders.take_lack()), (2, None));
+        fs::write(big.join("a.php"), "x").unwrap();
+        assert_eq!(take_saved(&mut folders), [big.join("a.php")]);
+    }
+
+    #[test]
+    fn events_that_are_lost_while_all_is_found_again_have_it_found_once_more_and_not_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let count = fill(&root.path().join("big"));
+        let mut folders = Folders::below(root.path(), 100).unwrap();
+        folders.add_anew();
+        folders.read_on();
+        fs::create_dir(root.path().join("late")).unwrap();
+        (0..100).for_each(|_| folders.add_anew());
+        let read = read_all(&mut folders);
+        assert!(read > count && read < 2 * count + 100, "{read} of {count}");
+        assert_eq!((folders.count(), folders.take_lack()), (3, None));
+    }
+
     #[test]
     fn what_somebody_saves_is_seen_and_what_the_application_writes_is_not() {
         let root = tempfile::tempdir().unwrap();
@@ -236,9 +423,9 @@ mod tests {
         {
             write(other);
         }
-        assert_eq!(folders.take_saved(), Vec::<PathBuf>::new());
+        assert_eq!(take_saved(&mut folders), Vec::<PathBuf>::new());
         let is_seen = |folders: &mut Folders, name: &str| {
-            let saved = folders.take_saved();
+            let saved = take_saved(folders);
             assert!(saved.contains(&root.path().join(name)), "{name}: {saved:?}");
         };
         for name in ["src/deep/a.php", ".env.local", "services.yaml"] {
@@ -278,13 +465,13 @@ mod tests {
         let mut folders = Folders::below(root.path(), 2).unwrap();
         assert!(folders.take_lack().is_some());
         // As after each burst of which the kernel could not tell all.
-        folders.add_anew();
+        find_again(&mut folders);
         assert_eq!(folders.take_lack(), None);
         inside.iter().for_each(|path| fs::remove_dir(path).unwrap());
-        folders.add_anew();
+        find_again(&mut folders);
         assert_eq!((folders.count(), folders.take_lack()), (1, None));
         fill();
-        folders.add_anew();
+        find_again(&mut folders);
         assert!(folders.take_lack().is_some());
     }
 
@@ -311,15 +498,15 @@ mod tests {
         fs::create_dir(root.path().join("late")).unwrap();
         fs::remove_dir(root.path().join("old")).unwrap();
         // As many turns as it takes.
-        let turns = std::iter::repeat_with(|| folders.take_saved());
+        let turns = std::iter::repeat_with(|| take_saved(&mut folders));
         let turns: Vec<_> = turns.take_while(|saved| !saved.is_empty()).collect();
         assert!(turns.len() > 1, "others have had their turn");
         assert!(turns.concat().contains(&PathBuf::new()));
         assert_eq!((folders.count(), folders.take_lack()), (3, None));
-        folders.take_saved();
+        take_saved(&mut folders);
         for name in ["late/a.php", "a/a.php"] {
             write(name);
-            assert_eq!(folders.take_saved(), [root.path().join(name)]);
+            assert_eq!(take_saved(&mut folders), [root.path().join(name)]);
         }
         assert!(!folders.are_gone());
     }
@@ -334,17 +521,17 @@ mod tests {
         };
         let mut folders = begin();
         fs::rename(root.join("src"), root.join("lib")).unwrap();
-        folders.take_saved();
+        take_saved(&mut folders);
         fs::remove_dir(root.join("lib")).unwrap();
-        folders.take_saved();
+        take_saved(&mut folders);
         assert!(!folders.are_gone());
         fs::remove_dir(&root).unwrap();
-        folders.take_saved();
+        take_saved(&mut folders);
         assert!(folders.are_gone());
         let mut folders = begin();
         assert!(!folders.are_gone());
         fs::rename(&root, inside.path().join("old")).unwrap();
-        folders.take_saved();
+        take_saved(&mut folders);
         assert!(folders.are_gone());
         assert!(Folders::below(&root, 100).unwrap().are_gone());
     }

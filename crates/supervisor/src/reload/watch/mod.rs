@@ -25,6 +25,10 @@ use folders::Folders;
 /// Most watched folders of an application.
 const FOLDERS_MAX: usize = 4096;
 
+/// The pause after each part of an application's folders that is read: what others need of the
+/// supervisor goes on meanwhile.
+const BETWEEN_PARTS: Duration = Duration::from_millis(50);
+
 /// How often a removed application folder is checked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -42,6 +46,8 @@ struct Watch {
     changes: Debounce,
     /// The folder was removed: when to check for it again.
     look_at: Option<Moment>,
+    /// When the next part of its folders is read; `None`: at once.
+    reads_at: Option<Moment>,
 }
 
 impl Watches {
@@ -54,7 +60,8 @@ impl Watches {
     /// When saved files are acted upon.
     pub fn deadline(&self) -> Option<Moment> {
         let watches = self.0.values();
-        let deadlines = watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at]);
+        let deadlines =
+            watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at, watch.reads_at]);
         deadlines.flatten().min()
     }
 
@@ -91,6 +98,7 @@ impl Watches {
         }
         for (pool, watch) in &mut self.0 {
             watch.look_for_root(pool, now);
+            watch.read_on(now);
             let lack = watch.folders.as_mut().and_then(Folders::take_lack);
             if let Some(lack) = lack.as_deref().map(one_line) {
                 warn!(
@@ -146,7 +154,10 @@ impl Watch {
             Ok(folders) => {
                 let count = folders.count();
                 let root = one_line(&root.to_string_lossy());
-                info!("pool {pool}: {count} folders from {root} on are watched (watch = true)");
+                let more = if folders.is_reading() { " so far" } else { "" };
+                info!(
+                    "pool {pool}: {count} folders from {root} on are watched{more} (watch = true)"
+                );
                 Some(folders)
             }
             Err(why) => {
@@ -157,7 +168,26 @@ impl Watch {
                 None
             }
         };
-        Watch { script, generation, folders, changes: Debounce::default(), look_at: None }
+        Watch {
+            script,
+            generation,
+            folders,
+            changes: Debounce::default(),
+            look_at: None,
+            reads_at: None,
+        }
+    }
+
+    /// Reads a part of the folders that are still to be read.
+    fn read_on(&mut self, now: Moment) {
+        if self.reads_at.is_some_and(|at| at > now) {
+            return;
+        }
+        self.reads_at = None;
+        if let Some(folders) = self.folders.as_mut().filter(|folders| folders.is_reading()) {
+            folders.read_on();
+            self.reads_at = folders.is_reading().then_some(now + BETWEEN_PARTS);
+        }
     }
 
     /// Whether the watch still fits this script and generation of the pool. Another generation may
