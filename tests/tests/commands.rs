@@ -200,8 +200,10 @@ fn what_a_command_in_the_foreground_leaves_behind_reads_nothing_that_root_types(
     std::fs::create_dir(&folder).unwrap();
     give_to_web_user(&folder);
     let [input, output] = ["input", "output"].map(|name| folder.join(name));
+    // Another run of this test has another number.
+    let left = format!("sleep {}", 100_000 + std::process::id());
     let nosy = format!(
-        "timeout 60 head -n 1 >{}; timeout 60 head -n 1 <&1 >{}; setsid sleep 1717 & exit 5",
+        "timeout 60 head -n 1 >{}; timeout 60 head -n 1 <&1 >{}; setsid {left} & exit 5",
         input.display(),
         output.display()
     );
@@ -214,7 +216,7 @@ fn what_a_command_in_the_foreground_leaves_behind_reads_nothing_that_root_types(
     run.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
     let ended = run.status().expect("maitred runs");
     assert_eq!(ended.code(), Some(5), "{}", terminal.text());
-    let sleeps = |process: &Process| process.title.starts_with("sleep 1717");
+    let sleeps = |process: &Process| process.title == left;
     assert!(!processes::all().iter().any(sleeps), "what it has left still runs");
     let mut shell = Command::new("timeout");
     shell.args(["60", "head", "-n", "1"]).stdin(terminal.stdio());

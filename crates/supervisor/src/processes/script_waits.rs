@@ -159,7 +159,12 @@ impl ScriptWaits {
             return;
         };
         watch.due = now + LOOK_EVERY;
-        if now >= watch.until {
+        let is_over = now >= watch.until;
+        let is_busy =
+            |pool: &&RunningPool| scoreboards.page(pool.name()).is_some_and(|page| page.busy() > 0);
+        let busy: Vec<&RunningPool> = pools.iter().filter(is_busy).collect();
+        // The next request for the figures has a server without busy workers looked at again.
+        if is_over || (busy.is_empty() && self.pools.is_empty()) {
             self.watch = None;
             self.pools.clear();
             for page in scoreboards.pages() {
@@ -167,9 +172,6 @@ impl ScriptWaits {
             }
             return;
         }
-        let is_busy =
-            |pool: &&RunningPool| scoreboards.page(pool.name()).is_some_and(|page| page.busy() > 0);
-        let busy: Vec<&RunningPool> = pools.iter().filter(is_busy).collect();
         self.look(&busy, now);
         self.pools.retain(|name, looks| {
             let found = looks.sum(now);
@@ -277,12 +279,16 @@ mod tests {
         waits.watch(AT(1_000));
         assert_eq!(waits.deadline(), Some(AT(1_000)));
         waits.keep(&pools, &scoreboards, AT(1_000));
+        assert_eq!(waits.deadline(), None, "no worker is busy");
+        waits.watch(AT(1_000));
+        waits.pools.entry("www".to_owned()).or_default().add(AT(1_000), found(1, 0));
+        waits.keep(&pools, &scoreboards, AT(1_000));
         assert_eq!(waits.deadline(), Some(AT(1_500)));
         waits.watch(AT(1_200));
         assert_eq!(waits.deadline(), Some(AT(1_500)), "no more often");
         waits.pools.entry("www".to_owned()).or_default().add(AT(1_200), found(5, 0));
         waits.keep(&pools, &scoreboards, AT(1_500));
-        assert_eq!(page.read().waits, found(5, 0));
+        assert_eq!(page.read().waits, found(6, 0));
         waits.keep(&pools, &scoreboards, AT(1_200) + WATCHED_FOR);
         assert_eq!(waits.deadline(), None);
         assert_eq!(page.read().waits, WaitCounts::default(), "nothing old is shown");
