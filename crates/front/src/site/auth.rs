@@ -1,5 +1,6 @@
 //! Basic authentication (RFC 7617). Passwords are verified on another thread, as that takes tens of
-//! milliseconds; only a few at a time, and a verified password is cached for a while.
+//! milliseconds; only a few at a time (`password_turns`), and a verified password is cached for a
+//! while.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,12 +16,11 @@ use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::htpasswd::{UnusableHashes, Users};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
-/// Passwords that are verified at a time.
-const AT_A_TIME: usize = 2;
-/// Requests that may wait for that.
-const MAX_WAITING: usize = 256;
+use crate::site::password_turns::{AT_A_TIME, PasswordTurns};
+
+/// Passwords of the `AuthUserFile`s of one site that are verified at a time.
+const AT_A_TIME_OF_HTACCESS: usize = 1;
 /// Verified passwords that are remembered, and for how long.
 const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
@@ -50,13 +50,26 @@ pub enum UsersFile<'a> {
     /// That of a `basic_auth`, which accepts slow hashes alone.
     OfSetting(&'a Path),
     /// An `AuthUserFile`, with Apache's hashes.
-    OfHtaccess(&'a Path),
+    OfHtaccess {
+        /// The file.
+        path: &'a Path,
+        /// The document root of its site.
+        root: &'a Path,
+    },
 }
 
 impl<'a> UsersFile<'a> {
     fn path(self) -> &'a Path {
         match self {
-            UsersFile::OfSetting(path) | UsersFile::OfHtaccess(path) => path,
+            UsersFile::OfSetting(path) | UsersFile::OfHtaccess { path, .. } => path,
+        }
+    }
+
+    /// Whose passwords share turns: a tenant may write any number of files.
+    fn group(self) -> &'a Path {
+        match self {
+            UsersFile::OfSetting(path) => path,
+            UsersFile::OfHtaccess { root, .. } => root,
         }
     }
 }
@@ -70,8 +83,9 @@ pub struct Authenticator {
     /// When each password was verified, by a digest with this process's secret.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     secret: [u8; 32],
-    comparing: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    turns: PasswordTurns,
+    /// Turns for the hashes of tenants, whose cost is theirs to choose.
+    htaccess_turns: PasswordTurns,
 }
 
 impl Default for Authenticator {
@@ -86,8 +100,8 @@ impl Default for Authenticator {
             groups: CheckedFiles::default(),
             right: Mutex::default(),
             secret,
-            comparing: Arc::new(Semaphore::new(AT_A_TIME)),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            turns: PasswordTurns::new(AT_A_TIME),
+            htaccess_turns: PasswordTurns::new(AT_A_TIME_OF_HTACCESS),
         }
     }
 }
@@ -95,10 +109,13 @@ impl Default for Authenticator {
 impl Authenticator {
     /// Authenticates a request against a users file.
     pub async fn admit(&self, head: &Head, file: UsersFile<'_>) -> Outcome {
-        let users = match file {
-            UsersFile::OfSetting(path) => self.files.get(path, "basic_auth", load),
-            UsersFile::OfHtaccess(path) => {
-                self.htaccess_files.get(path, "AuthUserFile", load_as_apache)
+        let (users, turns) = match file {
+            UsersFile::OfSetting(path) => {
+                (self.files.get(path, "basic_auth", load), &self.turns)
+            }
+            UsersFile::OfHtaccess { path, .. } => {
+                let users = self.htaccess_files.get(path, "AuthUserFile", load_as_apache);
+                (users, &self.htaccess_turns)
             }
         };
         let Some(users) = users else {
@@ -114,16 +131,13 @@ impl Authenticator {
         if self.is_remembered(&digest) {
             return Outcome::Granted;
         }
-        let Ok(waits) = self.waiting.clone().try_acquire_owned() else {
-            return Outcome::Busy;
-        };
-        let Ok(turn) = self.comparing.clone().acquire_owned().await else {
+        let Some(turn) = turns.take(file.group()).await else {
             return Outcome::Busy;
         };
         let compared = tokio::task::spawn_blocking(move || {
             // Released here, so that a client that disconnects frees the slot only after its
             // password is verified.
-            let _held = (waits, turn);
+            let _held = turn;
             attempt.succeeds()
         });
         match compared.await {
@@ -250,21 +264,27 @@ pub fn load(file: &Path) -> Result<Users, String> {
 fn load_as_apache(file: &Path) -> Result<Users, String> {
     let users = Users::parse_as_apache(&read(file)?);
     let users = users.map_err(|(line, why)| at_line(file, line, &why))?;
-    if let Some(UnusableHashes { first_line, count }) = users.unusable() {
-        let others = match count {
-            1 => String::new(),
-            2 => "; so is one in a later line".to_owned(),
-            _ => format!("; so are {} in later lines", count - 1),
-        };
-        tracing::warn!(
-            "AuthUserFile: {}:{first_line}: the hash of this user is not of a supported kind \
-             (bcrypt, argon2, SHA-crypt, MD5, SHA-1), and no password matches it{others}: create \
-             it again with `htpasswd -B {} NAME`",
-            file.display(),
-            file.display(),
-        );
+    if let Some(unusable) = users.unusable() {
+        tracing::warn!("AuthUserFile: {}", about(file, unusable));
     }
     Ok(users)
+}
+
+fn about(file: &Path, unusable: &UnusableHashes) -> String {
+    let UnusableHashes { first_line, excess, count } = unusable;
+    let others = match count {
+        1 => String::new(),
+        2 => "; so is one in a later line".to_owned(),
+        _ => format!("; so are {} in later lines", count - 1),
+    };
+    let why = excess.as_deref().unwrap_or(
+        "has a hash that is not of a supported kind (bcrypt, argon2, SHA-crypt, MD5, SHA-1)",
+    );
+    let file = file.display();
+    format!(
+        "{file}:{first_line}: this line {why}; no password matches it{others}: create it again \
+         with `htpasswd -B {file} NAME`"
+    )
 }
 
 fn load_groups(file: &Path) -> Result<Groups, String> {
