@@ -172,6 +172,16 @@ impl Attempt {
         }
     }
 
+    /// The password.
+    pub fn password(&self) -> &[u8] {
+        &self.password
+    }
+
+    /// Whether the user is none of the file, and the hash that of another user.
+    pub fn is_of_unknown_user(&self) -> bool {
+        self.is_unknown_user
+    }
+
     /// Whether the password is right and the user is known.
     pub fn succeeds(&self) -> bool {
         self.is_the_password() && !self.is_unknown_user

@@ -31,7 +31,8 @@ pub async fn authenticate(
         return Err(TextResponse::new(500, "Authentication is unavailable."));
     };
     let users = UsersFile::OfHtaccess { path: &users, root: &context.site.settings.root };
-    match thread.shared.porter.admit(context.head, users).await {
+    let client = context.target.peer.ip();
+    match thread.shared.porter.admit(context.head, users, client).await {
         Outcome::Granted => Ok(KnownUser {
             file: request.conf.authn.users.clone(),
             group_file: request.conf.authn.groups.clone(),

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +15,16 @@ use base64::Engine;
 use maitred_htaccess::user_groups::Groups;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
-use maitred_rules::htpasswd::{UnusableHashes, Users};
+use maitred_rules::htpasswd::{Attempt, UnusableHashes, Users};
+use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
 
-use crate::site::password_turns::{AT_A_TIME, PasswordTurns};
+use crate::site::password_turns::{AT_A_TIME, Applicant, PasswordTurns};
 
 /// Passwords of the `AuthUserFile`s of one site that are verified at a time.
 const AT_A_TIME_OF_HTACCESS: usize = 1;
+/// Longest password in bytes, as of crypt(3): SHA-crypt takes time by the square of it.
+const MAX_PASSWORD_BYTES: usize = 512;
 /// Verified passwords that are remembered, and for how long.
 const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
@@ -107,12 +111,10 @@ impl Default for Authenticator {
 }
 
 impl Authenticator {
-    /// Authenticates a request against a users file.
-    pub async fn admit(&self, head: &Head, file: UsersFile<'_>) -> Outcome {
+    /// Authenticates a request of `client` against a users file.
+    pub async fn admit(&self, head: &Head, file: UsersFile<'_>, client: IpAddr) -> Outcome {
         let (users, turns) = match file {
-            UsersFile::OfSetting(path) => {
-                (self.files.get(path, "basic_auth", load), &self.turns)
-            }
+            UsersFile::OfSetting(path) => (self.files.get(path, "basic_auth", load), &self.turns),
             UsersFile::OfHtaccess { path, .. } => {
                 let users = self.htaccess_files.get(path, "AuthUserFile", load_as_apache);
                 (users, &self.htaccess_turns)
@@ -127,25 +129,18 @@ impl Authenticator {
         let Some(attempt) = users.attempt(&name, &password) else {
             return Outcome::Unknown;
         };
-        let digest = self.digest(file.path(), attempt.hash(), &name, &password);
+        let digest = self.digest(file.path(), &attempt, &name);
         if self.is_remembered(&digest) {
             return Outcome::Granted;
         }
-        let Some(turn) = turns.take(file.group()).await else {
-            return Outcome::Busy;
-        };
-        let compared = tokio::task::spawn_blocking(move || {
-            // Released here, so that a client that disconnects frees the slot only after its
-            // password is verified.
-            let _held = turn;
-            attempt.succeeds()
-        });
-        match compared.await {
-            Ok(true) => {
+        let applicant = Applicant { group: file.group(), client: client_key(client), digest };
+        match turns.verify(applicant, move || attempt.succeeds()).await {
+            Some(true) => {
                 self.remember(digest);
                 Outcome::Granted
             }
-            _ => Outcome::Unknown,
+            Some(false) => Outcome::Unknown,
+            None => Outcome::Busy,
         }
     }
 
@@ -154,11 +149,13 @@ impl Authenticator {
         self.groups.get(file, "AuthGroupFile", load_groups)
     }
 
-    fn digest(&self, file: &Path, hash: &str, name: &str, password: &[u8]) -> [u8; 32] {
+    fn digest(&self, file: &Path, attempt: &Attempt, name: &str) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(self.secret);
+        // The first user's hash is that of an unknown user as well.
+        digest.update([u8::from(attempt.is_of_unknown_user())]);
         let file = file.as_os_str().as_encoded_bytes();
-        for part in [file, hash.as_bytes(), name.as_bytes(), password] {
+        for part in [file, attempt.hash().as_bytes(), name.as_bytes(), attempt.password()] {
             digest.update(part.len().to_le_bytes());
             digest.update(part);
         }
@@ -315,7 +312,7 @@ pub fn has_password(field: Option<&[u8]>) -> bool {
     field.and_then(credentials).is_some()
 }
 
-/// The name and the password of `Authorization: Basic …`.
+/// The name and the password of `Authorization: Basic …`; none if the password is too long.
 fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, token) = field.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -325,5 +322,24 @@ fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let decoded = engine.decode(token.trim_ascii()).ok()?;
     let colon = memchr::memchr(b':', &decoded)?;
     let name = std::str::from_utf8(&decoded[..colon]).ok()?.to_owned();
-    Some((name, decoded[colon + 1..].to_vec()))
+    let password = &decoded[colon + 1..];
+    (password.len() <= MAX_PASSWORD_BYTES).then(|| (name, password.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_of_more_than_512_bytes_is_none() {
+        let with = |length: usize| {
+            let token = format!("anna:{}", "a".repeat(length));
+            let token = base64::engine::general_purpose::STANDARD.encode(token);
+            format!("Basic {token}").into_bytes()
+        };
+        assert_eq!(credentials(&with(512)).unwrap().1.len(), 512);
+        assert_eq!(credentials(&with(513)), None);
+        assert_eq!(credentials(&with(47_000)), None);
+        assert!(!has_password(Some(&with(513))));
+    }
 }
