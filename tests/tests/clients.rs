@@ -251,6 +251,7 @@ fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
         basic("anna", "Secret"),
         basic("anna", ""),
         basic("ben", "secret"),
+        basic("anna", &"a".repeat(10_000)),
         "Basic ???".to_owned(),
         "Bearer abc".to_owned(),
     ] {
@@ -290,4 +291,39 @@ fn a_name_that_nobody_has_checked_is_no_user_to_a_script() {
         assert_eq!(seen["PHP_AUTH_USER"], name);
     }
     server.stop();
+}
+
+#[test]
+fn a_client_that_guesses_passwords_leaves_turns_to_others() {
+    let (root, beside) = (site(), public_folder());
+    // Each guess takes the hash of the first user, which takes long.
+    let slow = slow_user(12);
+    write_file(beside.path(), "users", format!("{slow}{USER}").as_bytes());
+    let users = beside.path().join("users");
+    let auth = format!("basic_auth = {{ users = {users:?} }}");
+    let server = serve_with(&root, &["trusted_proxies = \"127.0.0.1\""], &[&auth]);
+    let request = |client: &str, name: &str, password: &str| {
+        Request::get("/style.css")
+            .header("X-Forwarded-For", client)
+            .header("Authorization", &basic(name, password))
+    };
+    let mut guesses: Vec<Connection> = Vec::new();
+    for guess in 0..50 {
+        let mut connection = Connection::open(server.address());
+        let guess = request("192.0.2.1", "nobody", &guess.to_string());
+        connection.send(&guess.to_bytes()).expect("a request is taken");
+        guesses.push(connection);
+    }
+    // Eight of them wait, the others have their response.
+    let last = guesses.last_mut().expect("there are guesses");
+    assert_eq!(last.read_response(false).expect("a response comes").status, 503);
+    let login = http::ask(server.address(), &request("192.0.2.2", "anna", "secret"));
+    assert_eq!(login.status, 200);
+    drop(guesses);
+    server.stop();
+}
+
+/// A line of a user with a hash of bcrypt of this cost.
+fn slow_user(cost: u32) -> String {
+    format!("slow:$2y${cost}${}\n", ".".repeat(53))
 }

@@ -468,8 +468,38 @@ fn a_hash_of_crypt_is_reported_with_the_command_that_replaces_it() {
     let server = serve(&root, &[]);
     let mark = server.log().mark();
     assert_eq!(get(&server, "/x", &[("Authorization", "Basic b2xkOnNlY3JldA==")]).status, 401);
-    server.expect_log(mark, &format!("{users}:1: the hash of this user is not of a supported"));
+    server.expect_log(mark, &format!("{users}:1: this line has a hash that is not of a supported"));
     server.expect_log(mark, "`htpasswd -B ");
     assert_eq!(get(&server, "/x", &[AS_BOB]).text(), "page");
+    server.stop();
+}
+
+#[test]
+fn a_hash_that_would_take_all_memory_or_a_processor_for_days_ends_nothing() {
+    let digits = "A".repeat(43);
+    let argon2 = format!("bob:$argon2id$v=19$m=4294967295,t=1,p=1$c29tZXNhbHRzb21l${digits}\n");
+    let bcrypt = format!("bob:$2y$31${}\n", ".".repeat(53));
+    let folders = [("m", argon2.as_str()), ("t", &bcrypt), ("ok", BOB)];
+    let root = document_root(&[("m/x", "page"), ("t/x", "page"), ("ok/x", "page")]);
+    for (folder, users) in folders {
+        let file = root.path().join(folder).join(".users");
+        let lines = "AuthType Basic\nAuthName x\nRequire valid-user\nAuthUserFile";
+        let lines = format!("{lines} {}\n", file.display());
+        write_file(root.path(), &format!("{folder}/.users"), users.as_bytes());
+        write_file(root.path(), &format!("{folder}/.htaccess"), lines.as_bytes());
+    }
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+    let server = serve(&root, &[]);
+    let (front, mark) = (server.front().expect("a front runs").pid, server.log().mark());
+    for _ in 0..5 {
+        assert_eq!(get(&server, "/m/x", &[AS_BOB]).status, 401);
+        assert_eq!(get(&server, "/t/x", &[AS_BOB]).status, 401);
+    }
+    server.expect_log(mark, "/m/.users:1: this line has an argon2 hash with m=4294967295");
+    server.expect_log(mark, "/t/.users:1: this line has a bcrypt hash of cost 31");
+    assert_eq!(get(&server, "/ok/x", &[AS_BOB]).text(), "page");
+    assert_eq!(server.front().expect("a front runs").pid, front);
     server.stop();
 }

@@ -82,6 +82,24 @@ fn clients_show_certificates_that_our_authority_has_issued() {
 }
 
 #[test]
+fn a_certificate_is_verified_in_each_connection_of_its_client() {
+    let served = served(&["client_certificates = \"required\"", "client_ca = \"DIR/ca.pem\""]);
+    let client = served.authority.issue("Ann", &[]);
+    let (cert, key) = (client.cert.to_str().unwrap(), client.key.to_str().unwrap());
+    let request = "GET /server.php HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    for version in ["-tls1_2", "-tls1_3"] {
+        let session = served.file(&format!("session{version}"));
+        let words = [version, "-cert", cert, "-key", key, "-sess_out", &session];
+        let output = served.ask(&words, request);
+        assert!(text(&output.stdout).contains("SSL_CLIENT_VERIFY=SUCCESS"), "{version}");
+        // A session that is resumed has the certificate, and nothing verifies it.
+        let without = served.ask(&[version, "-sess_in", &session], request);
+        let said = text(&[without.stdout, without.stderr].concat());
+        assert!(!said.contains("SSL_CLIENT_VERIFY"), "{version}: {said}");
+    }
+}
+
+#[test]
 fn a_client_may_come_without_a_certificate_where_that_is_optional() {
     let served = served(&["client_certificates = \"optional\"", "client_ca = \"DIR/ca.pem\""]);
     let answer = served.page("/server.php");

@@ -33,6 +33,12 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The number of rounds of a hash that begins with `$5$` or `$6$`; none if it is not complete.
+pub fn rounds(hash: &str) -> Option<usize> {
+    let parts = Parts::read(hash, "$6$").or_else(|| Parts::read(hash, "$5$"))?;
+    Some(parts.rounds)
+}
+
 /// Whether a password matches a hash that begins with `$6$`.
 pub fn matches_sha512(password: &[u8], hash: &str) -> bool {
     let Some(parts) = Parts::read(hash, "$6$") else { return false };

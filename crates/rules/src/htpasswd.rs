@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use argon2::{Argon2, PasswordHash, PasswordVerifier};
+use argon2::PasswordHash;
 use base64::Engine;
 use sha1::Digest;
 
-use crate::{apr1, crypt_hash};
+use crate::{apr1, argon2_hash, crypt_hash, hash_cost};
 
 /// Most users in one file.
 const MAX_USERS: usize = 100_000;
@@ -22,10 +22,12 @@ pub struct Users {
 }
 
 /// Hashes that no password matches, of a file that was read as Apache does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnusableHashes {
     /// The line of the first one, from 1.
     pub first_line: usize,
+    /// What is too much about it, as the end of a sentence; none if its kind is not supported.
+    pub excess: Option<String>,
     /// Their number.
     pub count: usize,
 }
@@ -55,8 +57,8 @@ impl std::fmt::Debug for Users {
     }
 }
 
-/// A password to verify against a hash. Verification takes tens of milliseconds by design: it must
-/// not run on a serving thread.
+/// A password to verify against a hash. Verification takes tens of milliseconds by design, and two
+/// seconds at most (`hash_cost.rs`): it must not run on a serving thread.
 pub struct Attempt {
     hash: Hash,
     password: Vec<u8>,
@@ -94,9 +96,9 @@ impl Users {
     }
 
     /// Parses a file as Apache does: MD5 (`$apr1$`, `$1$`) and SHA-1 (`{SHA}`) are accepted, and
-    /// lines without a user are left out. No password matches a hash of another kind, which
-    /// [`Users::unusable`] reports: DES (`htpasswd -d`), whose passwords have eight letters at
-    /// most, and others of crypt(3).
+    /// lines without a user are left out. No password matches a hash of another kind, or one whose
+    /// cost is beyond the limits, which [`Users::unusable`] reports: DES (`htpasswd -d`), whose
+    /// passwords have eight letters at most, and others of crypt(3).
     ///
     /// # Errors
     /// As [`Users::parse`], for too many users.
@@ -111,20 +113,26 @@ impl Users {
                 let why = format!("is one user more than the limit of {MAX_USERS}");
                 return Err((at + 1, why));
             }
-            let hash = Hash::read_as_apache(rest.split(':').next().unwrap_or_default());
+            let text = rest.split(':').next().unwrap_or_default();
+            let hash = Hash::read_as_apache(text);
             if matches!(hash, Hash::Unknown(_)) {
-                let first = UnusableHashes { first_line: at + 1, count: 0 };
-                users.unusable.get_or_insert(first).count += 1;
+                let first = || UnusableHashes {
+                    first_line: at + 1,
+                    excess: hash_cost::excess(text),
+                    count: 0,
+                };
+                users.unusable.get_or_insert_with(first).count += 1;
+            } else {
+                users.decoy.get_or_insert_with(|| hash.clone());
             }
-            users.decoy.get_or_insert_with(|| hash.clone());
             users.by_name.entry(name.to_owned()).or_insert(hash);
         }
         Ok(users)
     }
 
     /// The hashes that no password matches, if there are any.
-    pub fn unusable(&self) -> Option<UnusableHashes> {
-        self.unusable
+    pub fn unusable(&self) -> Option<&UnusableHashes> {
+        self.unusable.as_ref()
     }
 
     /// Number of users.
@@ -164,6 +172,16 @@ impl Attempt {
         }
     }
 
+    /// The password.
+    pub fn password(&self) -> &[u8] {
+        &self.password
+    }
+
+    /// Whether the user is none of the file, and the hash that of another user.
+    pub fn is_of_unknown_user(&self) -> bool {
+        self.is_unknown_user
+    }
+
     /// Whether the password is right and the user is known.
     pub fn succeeds(&self) -> bool {
         self.is_the_password() && !self.is_unknown_user
@@ -172,8 +190,7 @@ impl Attempt {
     fn is_the_password(&self) -> bool {
         match &self.hash {
             Hash::Bcrypt(hash) => bcrypt::verify(&self.password, hash).unwrap_or(false),
-            Hash::Argon2(hash) => PasswordHash::new(hash)
-                .is_ok_and(|hash| Argon2::default().verify_password(&self.password, &hash).is_ok()),
+            Hash::Argon2(hash) => argon2_hash::matches(&self.password, hash),
             Hash::Sha512(hash) => crypt_hash::matches_sha512(&self.password, hash),
             Hash::Sha256(hash) => crypt_hash::matches_sha256(&self.password, hash),
             Hash::Md5(hash) => apr1::verify(&self.password, hash),
@@ -197,6 +214,9 @@ impl Hash {
     }
 
     fn read(text: &str) -> Result<Hash, String> {
+        if let Some(excess) = hash_cost::excess(text) {
+            return Err(format!("{excess}: create it again with `htpasswd -B`"));
+        }
         let begins = |start: &str| text.starts_with(start);
         if ["$2a$", "$2b$", "$2y$", "$2x$"].iter().any(|start| begins(start)) {
             return match text.parse::<bcrypt::HashParts>() {
@@ -233,7 +253,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_hash_that_is_taken_knows_its_password() {
-        use argon2::PasswordHasher;
+        use argon2::{Argon2, PasswordHasher};
         let bcrypt = bcrypt::hash("secret", 4).unwrap();
         let params = argon2::Params::new(64, 1, 1, None).unwrap();
         let hasher = Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
@@ -286,7 +306,77 @@ mod tests {
             assert!(!users.attempt(name, b"Secret").unwrap().succeeds(), "{name}");
         }
         assert!(!users.attempt("cleo", b"secret").unwrap().succeeds());
-        assert_eq!(users.unusable(), Some(UnusableHashes { first_line: 3, count: 2 }));
+        let unusable = UnusableHashes { first_line: 3, excess: None, count: 2 };
+        assert_eq!(users.unusable(), Some(&unusable));
         assert!(Users::parse(text).is_err());
+    }
+
+    const DIGITS: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    fn argon2(params: &str) -> String {
+        format!("$argon2id$v=19${params}$c29tZXNhbHRzb21l${DIGITS}")
+    }
+
+    #[test]
+    fn a_hash_that_costs_too_much_is_refused_and_no_password_is_verified_with_it() {
+        let bcrypt =
+            |cost: u32| bcrypt::hash("secret", 4).unwrap().replace("$04$", &format!("${cost}$"));
+        for (hash, word) in [
+            (argon2("m=4294967295,t=1,p=1"), "m=4294967295; expected at most 262144 KiB"),
+            (argon2("m=262145,t=1,p=1"), "m=262145; expected"),
+            (argon2("m=8,t=4294967295,p=1"), "m=8 and t=4294967295; expected a product"),
+            (argon2("t=4294967295"), "m=19456 and t=4294967295; expected a product"),
+            (argon2("m=65536,t=17,p=1"), "m=65536 and t=17; expected a product"),
+            (argon2("m=1024,t=1,p=17"), "p=17; expected at most 16"),
+            (argon2("m=1024,t=1,p=4294967295"), "p=4294967295; expected at most 16"),
+            (bcrypt(16), "of cost 16; expected at most 15"),
+            (bcrypt(31), "of cost 31; expected at most 15"),
+            (bcrypt(4_294_967_295), "of cost 4294967295; expected at most 15"),
+            ("$6$rounds=999999999$salt$x".to_owned(), "of 999999999 rounds; expected at most"),
+            ("$5$rounds=1000001$salt$x".to_owned(), "of 1000001 rounds; expected at most 1000000"),
+        ] {
+            let text = format!("anna:{hash}\nben:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n");
+            let (line, why) = Users::parse(&text).unwrap_err();
+            assert!(line == 1 && why.contains(word), "{why}");
+            let users = Users::parse_as_apache(&text).unwrap();
+            // Each of them would take hours, or end the process.
+            assert!(!users.attempt("anna", b"secret").unwrap().succeeds(), "{hash}");
+            assert!(users.attempt("ben", b"secret").unwrap().succeeds());
+            let unknown = users.attempt("cleo", b"secret").unwrap();
+            assert!(unknown.is_the_password(), "the decoy is a hash that is verified");
+            let unusable = users.unusable().unwrap();
+            assert!(unusable.excess.as_ref().unwrap().contains(word), "{unusable:?}");
+        }
+    }
+
+    #[test]
+    fn a_hash_at_the_limits_is_taken() {
+        let bcrypt = bcrypt::hash("secret", 4).unwrap().replace("$04$", "$15$");
+        for hash in [
+            argon2("m=262144,t=4,p=16"),
+            argon2("m=65536,t=16,p=1"),
+            argon2("m=8,t=131072,p=1"),
+            bcrypt,
+            "$6$rounds=1000000$salt$x".to_owned(),
+        ] {
+            assert!(Users::parse(&format!("anna:{hash}\n")).is_ok(), "{hash}");
+            assert_eq!(Users::parse_as_apache(&format!("anna:{hash}\n")).unwrap().unusable(), None);
+        }
+    }
+
+    #[test]
+    fn each_version_and_variant_of_argon2_knows_its_password() {
+        use argon2::{Algorithm, Argon2, Params, PasswordHasher, Version};
+        let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzb21l").unwrap();
+        for algorithm in [Algorithm::Argon2d, Algorithm::Argon2i, Algorithm::Argon2id] {
+            for version in [Version::V0x10, Version::V0x13] {
+                let params = Params::new(64, 2, 2, Some(24)).unwrap();
+                let hasher = Argon2::new(algorithm, version, params);
+                let hash = hasher.hash_password(b"secret", &salt).unwrap().to_string();
+                let users = Users::parse(&format!("anna:{hash}\n")).unwrap();
+                assert!(users.attempt("anna", b"secret").unwrap().succeeds(), "{hash}");
+                assert!(!users.attempt("anna", b"Secret").unwrap().succeeds(), "{hash}");
+            }
+        }
     }
 }

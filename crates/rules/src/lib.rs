@@ -7,9 +7,11 @@
 
 pub mod apps;
 mod apr1;
+mod argon2_hash;
 pub mod content_encoding;
 mod crypt_hash;
 pub mod forwarded;
+mod hash_cost;
 pub mod htpasswd;
 pub mod networks;
 pub mod path;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use maitred_config::TlsVersion;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self as provider, cipher_suite};
@@ -73,8 +72,12 @@ impl Server {
         config.ignore_client_order = true;
         // Tickets suffice, and cost no memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        let secret = material.tickets.clone();
-        config.ticketer = Arc::new(Tickets::new(secret, purpose(material), SystemTime::now()));
+        // A ticket has the client's certificate, which rustls verifies no more when the session is
+        // resumed, and copies into the next ticket: with tickets, an expired one is good for ever.
+        if material.clients.is_none() {
+            let secret = material.tickets.clone();
+            config.ticketer = Arc::new(Tickets::new(secret, SystemTime::now()));
+        }
         let files = material.certificates.iter();
         let files = files.map(|pair| pair.cert.path.display().to_string());
         Ok(Server {
@@ -158,15 +161,109 @@ fn verifier(
     verifier.build().map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
 }
 
-/// The scope of session tickets: clients verified by these CAs. A ticket from before client
-/// certificates were required, or from another CA's client, must not resume a session.
-fn purpose(material: &Material) -> Vec<u8> {
-    match &material.clients {
-        None => Vec::new(),
-        Some(clients) => {
-            let mut all = vec![u8::from(clients.required)];
-            all.extend_from_slice(clients.ca.text.as_bytes());
-            digest(&SHA256, &all).as_ref().to_vec()
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::path::Path;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ClientConfig, ClientConnection, HandshakeKind, ServerConnection};
+
+    use super::*;
+    use crate::material::PemFile;
+    use crate::tickets::Secret;
+
+    type Authority = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    /// The PEM of a certificate for a host, and of its key.
+    fn issue(authority: &Authority, host: &str) -> [String; 2] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, authority).unwrap();
+        [certificate.pem(), key.serialize_pem()]
+    }
+
+    fn file(name: &str, text: &str) -> PemFile {
+        PemFile::new(Path::new(name).to_owned(), text.as_bytes())
+    }
+
+    fn server(authority: &Authority, clients: Option<bool>) -> Server {
+        let [cert, key] = issue(authority, "localhost");
+        let ca = || file("ca.pem", &authority.pem());
+        let material = Material {
+            certificates: vec![Pair { cert: file("cert", &cert), key: file("key", &key) }],
+            awaited: Vec::new(),
+            closed: Vec::new(),
+            min_version: TlsVersion::V12,
+            hsts: None,
+            hsts_include_subdomains: false,
+            hsts_preload: false,
+            clients: clients.map(|required| Clients { ca: ca(), required }),
+            tickets: Secret::new(SystemTime::now()).unwrap(),
+        };
+        Server::new(&material, &[]).unwrap()
+    }
+
+    /// A client that keeps its sessions and shows a certificate if the server requests one.
+    fn client(authority: &Authority, version: &'static SupportedProtocolVersion) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).unwrap();
+        let [cert, key] = issue(authority, "ann");
+        let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        ClientConfig::builder_with_provider(Arc::new(crypto()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![cert], key)
+            .unwrap()
+    }
+
+    /// The kind of the handshake, and whether the server knows a certificate of the client.
+    fn handshake(server: &Server, client: &Arc<ClientConfig>) -> (HandshakeKind, bool) {
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = ServerConnection::new(server.config.clone()).unwrap();
+        server.writer().write_all(b"x").unwrap();
+        let mut bytes = Vec::new();
+        while client.reader().read(&mut [0]).is_err() {
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().unwrap();
+            bytes.clear();
+        }
+        (server.handshake_kind().unwrap(), server.peer_certificates().is_some())
+    }
+
+    #[test]
+    fn a_session_is_resumed_only_where_no_certificate_of_the_client_would_be_with_it() {
+        let authority = authority();
+        for version in [&TLS12, &TLS13] {
+            for (clients, again) in [
+                (None, (HandshakeKind::Resumed, false)),
+                (Some(true), (HandshakeKind::Full, true)),
+                (Some(false), (HandshakeKind::Full, true)),
+            ] {
+                let server = server(&authority, clients);
+                let client = Arc::new(client(&authority, version));
+                let first = handshake(&server, &client);
+                assert_eq!(first, (HandshakeKind::Full, clients.is_some()));
+                for _ in 0..2 {
+                    assert_eq!(handshake(&server, &client), again, "{version:?} {clients:?}");
+                }
+            }
         }
     }
 }

@@ -75,8 +75,8 @@ impl Secret {
         Secret { period: self.period + 1, bytes: derive(&self.bytes, &[b"next"]) }
     }
 
-    fn key(&self, purpose: &[u8]) -> Option<RandomizedNonceKey> {
-        let key = derive(&self.bytes, &[b"ticket", purpose]);
+    fn key(&self) -> Option<RandomizedNonceKey> {
+        let key = derive(&self.bytes, &[b"ticket"]);
         RandomizedNonceKey::new(&AES_256_GCM, &key).ok()
     }
 }
@@ -112,17 +112,15 @@ struct TicketKeys {
 /// Seals and opens tickets.
 pub struct Tickets {
     secret: Mutex<Secret>,
-    /// Another input of the keys, so that a ticket of another CA's client is invalid.
-    purpose: Vec<u8>,
     keys: ArcSwap<TicketKeys>,
 }
 
 impl Tickets {
-    /// Tickets sealed with `secret`, valid only with the same `purpose`.
-    pub fn new(mut secret: Secret, purpose: Vec<u8>, now: SystemTime) -> Tickets {
+    /// Tickets sealed with keys of `secret`.
+    pub fn new(mut secret: Secret, now: SystemTime) -> Tickets {
         secret.move_on(now);
-        let keys = ArcSwap::from_pointee(keys(&secret, &purpose));
-        Tickets { secret: Mutex::new(secret), purpose, keys }
+        let keys = ArcSwap::from_pointee(keys(&secret));
+        Tickets { secret: Mutex::new(secret), keys }
     }
 
     fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<TicketKeys>> {
@@ -133,7 +131,7 @@ impl Tickets {
         }
         let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
         secret.move_on(now);
-        self.keys.store(std::sync::Arc::new(self::keys(&secret, &self.purpose)));
+        self.keys.store(std::sync::Arc::new(self::keys(&secret)));
         self.keys.load()
     }
 
@@ -168,9 +166,9 @@ impl Tickets {
     }
 }
 
-fn keys(secret: &Secret, purpose: &[u8]) -> TicketKeys {
+fn keys(secret: &Secret) -> TicketKeys {
     let now = secret.next();
-    TicketKeys { period: now.period, now: now.key(purpose), before: secret.key(purpose) }
+    TicketKeys { period: now.period, now: now.key(), before: secret.key() }
 }
 
 impl ProducesTickets for Tickets {
@@ -205,14 +203,14 @@ mod tests {
         UNIX_EPOCH + PERIOD * u32::try_from(periods).unwrap() + Duration::from_secs(1)
     }
 
-    fn tickets(secret: &Secret, purpose: &[u8], now: SystemTime) -> Tickets {
-        Tickets::new(secret.clone(), purpose.to_vec(), now)
+    fn tickets(secret: &Secret, now: SystemTime) -> Tickets {
+        Tickets::new(secret.clone(), now)
     }
 
     #[test]
     fn a_ticket_is_opened_in_its_period_and_the_next_and_no_longer() {
         let secret = Secret::new(at(1000)).unwrap();
-        let tickets = tickets(&secret, b"", at(1000));
+        let tickets = tickets(&secret, at(1000));
         let ticket = tickets.seal(b"session", at(1000)).unwrap();
         assert!(!ticket.windows(7).any(|seven| seven == b"session"));
         for period in [1000, 1001] {
@@ -225,10 +223,10 @@ mod tests {
     #[test]
     fn fronts_with_one_secret_open_each_others_tickets_whenever_they_began() {
         let mut secret = Secret::new(at(1000)).unwrap();
-        let old = tickets(&secret, b"", at(1000));
+        let old = tickets(&secret, at(1000));
         let ticket = old.seal(b"session", at(1004)).unwrap();
         secret.move_on(at(1005));
-        let new = tickets(&secret, b"", at(1005));
+        let new = tickets(&secret, at(1005));
         assert!(new.open(&ticket, at(1005)).is_some());
         let ticket = new.seal(b"session", at(1005)).unwrap();
         assert!(old.open(&ticket, at(1005)).is_some());
@@ -237,9 +235,9 @@ mod tests {
     #[test]
     fn a_secret_that_has_moved_on_opens_nothing_of_before() {
         let mut secret = Secret::new(at(1000)).unwrap();
-        let ticket = tickets(&secret, b"", at(1000)).seal(b"session", at(1000));
+        let ticket = tickets(&secret, at(1000)).seal(b"session", at(1000));
         secret.move_on(at(1002));
-        let later = tickets(&secret, b"", at(1002));
+        let later = tickets(&secret, at(1002));
         // The clock is set back, too.
         assert_eq!(later.open(&ticket.unwrap(), at(1000)), None);
     }
@@ -247,7 +245,7 @@ mod tests {
     #[test]
     fn keys_change_again_after_a_clock_that_was_in_the_future() {
         let secret = Secret::new(at(1000)).unwrap();
-        let [ours, others] = [0, 1].map(|_| tickets(&secret, b"", at(1000)));
+        let [ours, others] = [0, 1].map(|_| tickets(&secret, at(1000)));
         let future = ours.seal(b"session", at(1000)).unwrap();
         let ticket = ours.seal(b"session", at(10)).unwrap();
         for period in [10, 11] {
@@ -262,11 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_for_other_issuers_or_a_damaged_one_is_not_opened() {
-        let secret = Secret::new(at(1000)).unwrap();
-        let ours = tickets(&secret, b"ours", at(1000));
+    fn a_ticket_of_another_secret_or_a_damaged_one_is_not_opened() {
+        let [ours, others] = [0, 1].map(|_| tickets(&Secret::new(at(1000)).unwrap(), at(1000)));
         let mut ticket = ours.seal(b"session", at(1000)).unwrap();
-        let others = tickets(&secret, b"others", at(1000));
         assert_eq!(others.open(&ticket, at(1000)), None);
         for length in 0..ticket.len() {
             assert_eq!(ours.open(&ticket[..length], at(1000)), None);

@@ -30,7 +30,9 @@ pub async fn authenticate(
     let Some(users) = file(context, thread, NamedFile::of_users(request)) else {
         return Err(TextResponse::new(500, "Authentication is unavailable."));
     };
-    match thread.shared.porter.admit(context.head, UsersFile::OfHtaccess(&users)).await {
+    let users = UsersFile::OfHtaccess { path: &users, root: &context.site.settings.root };
+    let client = context.target.peer.ip();
+    match thread.shared.porter.admit(context.head, users, client).await {
         Outcome::Granted => Ok(KnownUser {
             file: request.conf.authn.users.clone(),
             group_file: request.conf.authn.groups.clone(),

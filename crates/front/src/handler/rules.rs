@@ -182,7 +182,8 @@ impl<'r> RulesCheck<'r> {
         };
         let porter = &self.thread.shared.porter;
         let users = UsersFile::OfSetting(&auth.users);
-        Err(match porter.admit(self.context.head, users).await {
+        let client = self.context.target.peer.ip();
+        Err(match porter.admit(self.context.head, users, client).await {
             Outcome::Granted => return Ok(()),
             Outcome::Unknown => {
                 let realm = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);

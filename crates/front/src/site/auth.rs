@@ -1,9 +1,11 @@
 //! Basic authentication (RFC 7617). Passwords are verified on another thread, as that takes tens of
-//! milliseconds; only a few at a time, and a verified password is cached for a while.
+//! milliseconds; only a few at a time (`password_turns`), and a verified password is cached for a
+//! while.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +15,16 @@ use base64::Engine;
 use maitred_htaccess::user_groups::Groups;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
-use maitred_rules::htpasswd::{UnusableHashes, Users};
+use maitred_rules::htpasswd::{Attempt, UnusableHashes, Users};
+use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
-/// Passwords that are verified at a time.
-const AT_A_TIME: usize = 2;
-/// Requests that may wait for that.
-const MAX_WAITING: usize = 256;
+use crate::site::password_turns::{AT_A_TIME, Applicant, PasswordTurns};
+
+/// Passwords of the `AuthUserFile`s of one site that are verified at a time.
+const AT_A_TIME_OF_HTACCESS: usize = 1;
+/// Longest password in bytes, as of crypt(3): SHA-crypt takes time by the square of it.
+const MAX_PASSWORD_BYTES: usize = 512;
 /// Verified passwords that are remembered, and for how long.
 const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
@@ -50,13 +54,26 @@ pub enum UsersFile<'a> {
     /// That of a `basic_auth`, which accepts slow hashes alone.
     OfSetting(&'a Path),
     /// An `AuthUserFile`, with Apache's hashes.
-    OfHtaccess(&'a Path),
+    OfHtaccess {
+        /// The file.
+        path: &'a Path,
+        /// The document root of its site.
+        root: &'a Path,
+    },
 }
 
 impl<'a> UsersFile<'a> {
     fn path(self) -> &'a Path {
         match self {
-            UsersFile::OfSetting(path) | UsersFile::OfHtaccess(path) => path,
+            UsersFile::OfSetting(path) | UsersFile::OfHtaccess { path, .. } => path,
+        }
+    }
+
+    /// Whose passwords share turns: a tenant may write any number of files.
+    fn group(self) -> &'a Path {
+        match self {
+            UsersFile::OfSetting(path) => path,
+            UsersFile::OfHtaccess { root, .. } => root,
         }
     }
 }
@@ -70,8 +87,9 @@ pub struct Authenticator {
     /// When each password was verified, by a digest with this process's secret.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     secret: [u8; 32],
-    comparing: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    turns: PasswordTurns,
+    /// Turns for the hashes of tenants, whose cost is theirs to choose.
+    htaccess_turns: PasswordTurns,
 }
 
 impl Default for Authenticator {
@@ -86,19 +104,20 @@ impl Default for Authenticator {
             groups: CheckedFiles::default(),
             right: Mutex::default(),
             secret,
-            comparing: Arc::new(Semaphore::new(AT_A_TIME)),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            turns: PasswordTurns::new(AT_A_TIME),
+            htaccess_turns: PasswordTurns::new(AT_A_TIME_OF_HTACCESS),
         }
     }
 }
 
 impl Authenticator {
-    /// Authenticates a request against a users file.
-    pub async fn admit(&self, head: &Head, file: UsersFile<'_>) -> Outcome {
-        let users = match file {
-            UsersFile::OfSetting(path) => self.files.get(path, "basic_auth", load),
-            UsersFile::OfHtaccess(path) => {
-                self.htaccess_files.get(path, "AuthUserFile", load_as_apache)
+    /// Authenticates a request of `client` against a users file.
+    pub async fn admit(&self, head: &Head, file: UsersFile<'_>, client: IpAddr) -> Outcome {
+        let (users, turns) = match file {
+            UsersFile::OfSetting(path) => (self.files.get(path, "basic_auth", load), &self.turns),
+            UsersFile::OfHtaccess { path, .. } => {
+                let users = self.htaccess_files.get(path, "AuthUserFile", load_as_apache);
+                (users, &self.htaccess_turns)
             }
         };
         let Some(users) = users else {
@@ -110,28 +129,18 @@ impl Authenticator {
         let Some(attempt) = users.attempt(&name, &password) else {
             return Outcome::Unknown;
         };
-        let digest = self.digest(file.path(), attempt.hash(), &name, &password);
+        let digest = self.digest(file.path(), &attempt, &name);
         if self.is_remembered(&digest) {
             return Outcome::Granted;
         }
-        let Ok(waits) = self.waiting.clone().try_acquire_owned() else {
-            return Outcome::Busy;
-        };
-        let Ok(turn) = self.comparing.clone().acquire_owned().await else {
-            return Outcome::Busy;
-        };
-        let compared = tokio::task::spawn_blocking(move || {
-            // Released here, so that a client that disconnects frees the slot only after its
-            // password is verified.
-            let _held = (waits, turn);
-            attempt.succeeds()
-        });
-        match compared.await {
-            Ok(true) => {
+        let applicant = Applicant { group: file.group(), client: client_key(client), digest };
+        match turns.verify(applicant, move || attempt.succeeds()).await {
+            Some(true) => {
                 self.remember(digest);
                 Outcome::Granted
             }
-            _ => Outcome::Unknown,
+            Some(false) => Outcome::Unknown,
+            None => Outcome::Busy,
         }
     }
 
@@ -140,11 +149,13 @@ impl Authenticator {
         self.groups.get(file, "AuthGroupFile", load_groups)
     }
 
-    fn digest(&self, file: &Path, hash: &str, name: &str, password: &[u8]) -> [u8; 32] {
+    fn digest(&self, file: &Path, attempt: &Attempt, name: &str) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(self.secret);
+        // The first user's hash is that of an unknown user as well.
+        digest.update([u8::from(attempt.is_of_unknown_user())]);
         let file = file.as_os_str().as_encoded_bytes();
-        for part in [file, hash.as_bytes(), name.as_bytes(), password] {
+        for part in [file, attempt.hash().as_bytes(), name.as_bytes(), attempt.password()] {
             digest.update(part.len().to_le_bytes());
             digest.update(part);
         }
@@ -250,21 +261,27 @@ pub fn load(file: &Path) -> Result<Users, String> {
 fn load_as_apache(file: &Path) -> Result<Users, String> {
     let users = Users::parse_as_apache(&read(file)?);
     let users = users.map_err(|(line, why)| at_line(file, line, &why))?;
-    if let Some(UnusableHashes { first_line, count }) = users.unusable() {
-        let others = match count {
-            1 => String::new(),
-            2 => "; so is one in a later line".to_owned(),
-            _ => format!("; so are {} in later lines", count - 1),
-        };
-        tracing::warn!(
-            "AuthUserFile: {}:{first_line}: the hash of this user is not of a supported kind \
-             (bcrypt, argon2, SHA-crypt, MD5, SHA-1), and no password matches it{others}: create \
-             it again with `htpasswd -B {} NAME`",
-            file.display(),
-            file.display(),
-        );
+    if let Some(unusable) = users.unusable() {
+        tracing::warn!("AuthUserFile: {}", about(file, unusable));
     }
     Ok(users)
+}
+
+fn about(file: &Path, unusable: &UnusableHashes) -> String {
+    let UnusableHashes { first_line, excess, count } = unusable;
+    let others = match count {
+        1 => String::new(),
+        2 => "; so is one in a later line".to_owned(),
+        _ => format!("; so are {} in later lines", count - 1),
+    };
+    let why = excess.as_deref().unwrap_or(
+        "has a hash that is not of a supported kind (bcrypt, argon2, SHA-crypt, MD5, SHA-1)",
+    );
+    let file = file.display();
+    format!(
+        "{file}:{first_line}: this line {why}; no password matches it{others}: create it again \
+         with `htpasswd -B {file} NAME`"
+    )
 }
 
 fn load_groups(file: &Path) -> Result<Groups, String> {
@@ -295,7 +312,7 @@ pub fn has_password(field: Option<&[u8]>) -> bool {
     field.and_then(credentials).is_some()
 }
 
-/// The name and the password of `Authorization: Basic …`.
+/// The name and the password of `Authorization: Basic …`; none if the password is too long.
 fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, token) = field.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -305,5 +322,24 @@ fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let decoded = engine.decode(token.trim_ascii()).ok()?;
     let colon = memchr::memchr(b':', &decoded)?;
     let name = std::str::from_utf8(&decoded[..colon]).ok()?.to_owned();
-    Some((name, decoded[colon + 1..].to_vec()))
+    let password = &decoded[colon + 1..];
+    (password.len() <= MAX_PASSWORD_BYTES).then(|| (name, password.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_of_more_than_512_bytes_is_none() {
+        let with = |length: usize| {
+            let token = format!("anna:{}", "a".repeat(length));
+            let token = base64::engine::general_purpose::STANDARD.encode(token);
+            format!("Basic {token}").into_bytes()
+        };
+        assert_eq!(credentials(&with(512)).unwrap().1.len(), 512);
+        assert_eq!(credentials(&with(513)), None);
+        assert_eq!(credentials(&with(47_000)), None);
+        assert!(!has_password(Some(&with(513))));
+    }
 }

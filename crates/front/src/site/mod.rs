@@ -12,6 +12,7 @@ pub mod files;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
 pub(crate) mod openat;
+pub(crate) mod password_turns;
 pub(crate) mod rate_limits;
 pub(crate) mod refused_links;
 pub mod resolver;

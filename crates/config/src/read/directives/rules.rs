@@ -132,9 +132,10 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         needs: Needs::Live,
         doc: "Paths (all if `path` is absent) that need a user name and a password from the file \
               `users`, which `htpasswd -B` writes. Hashes are bcrypt, argon2 or SHA-crypt; MD5 \
-              and SHA-1 are refused. `front_user` must be able to read the file; a changed file \
-              is read again within a second. `realm` is shown by the browser. Scripts get the \
-              name in `REMOTE_USER`.",
+              and SHA-1 are refused, and so is a hash that takes more than a second or two to \
+              verify (see [Users](../guide/paths-and-clients.md#users)). `front_user` must be able \
+              to read the file; a changed file is read again within a second. `realm` is shown by \
+              the browser. Scripts get the name in `REMOTE_USER`.",
         example: "{ path = \"/admin/*\", users = \"users\", realm = \"Staff\" }",
         read: |site, value| store(&mut site.rules.basic_auth, value.each(read_basic_auth)),
     },
