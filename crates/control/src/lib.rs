@@ -18,6 +18,7 @@ pub mod log_place;
 pub mod nodes;
 mod proxy_figures;
 pub mod purge;
+pub mod purge_budget;
 pub mod purge_log;
 mod realpath_cache;
 pub mod redis_access;

@@ -330,9 +330,13 @@ impl ThreadBoard<'_> {
         for set in [self.set(0), recent] {
             took.add(set);
         }
-        if !took.children.is_zero() {
-            self.0[THREAD_COUNTERS + Counter::ChildrenCpu as usize]
-                .fetch_add(micros(took.children), Relaxed);
+        // The start of its worker is counted with the wait that it is a part of.
+        for (counter, time) in
+            [(Counter::ChildrenCpu, took.children), (Counter::BootWait, took.boot)]
+        {
+            if !time.is_zero() {
+                self.0[THREAD_COUNTERS + counter as usize].fetch_add(micros(time), Relaxed);
+            }
         }
         if took.peak_memory > 0 {
             let kilobytes = Duration::from_micros(took.peak_memory / 1024);

@@ -10,6 +10,8 @@ use crate::histogram::{self, Histogram};
 pub struct RequestTimes {
     /// Time in the queue.
     pub waited: Duration,
+    /// The part of it in which its worker was starting.
+    pub boot: Duration,
     /// Run time of its script, if a worker took it. The next three are parts of it.
     pub script: Option<Duration>,
     /// CPU time.

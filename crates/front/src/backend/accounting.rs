@@ -29,7 +29,8 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
     let waited =
         if outcome.is_end_of_wait() { Some(progress.began.elapsed()) } else { progress.queued };
     let Some(waited) = waited else { return };
-    let took = took(waited, progress.script, progress.spent);
+    let boot = progress.boot.unwrap_or_default();
+    let took = RequestTimes { boot, ..took(waited, progress.script, progress.spent) };
     match &progress.going_on {
         None => metrics.observe(thread, run.target, &took),
         Some(exchange) => observe_later(exchange, metrics, thread, run.target, took),
@@ -48,7 +49,10 @@ fn observe_later(
     let (metrics, target, end) = (metrics.clone(), target.to_owned(), exchange.at_end());
     background::write(async move {
         let took = match end.await {
-            Ok(Some(all)) => took(until_response.waited, Some(all.held), Some(all)),
+            Ok(Some(all)) => RequestTimes {
+                boot: until_response.boot,
+                ..took(until_response.waited, Some(all.held), Some(all))
+            },
             // Its worker died.
             Ok(None) | Err(_) => until_response,
         };

@@ -1,28 +1,19 @@
 //! How many purges the scripts of a pool may request. Each is a record in the journal of all sites,
-//! so purges beyond a pool's budget are carried out as one of all pages of its sites, for which
-//! those who request them wait. The supervisor limits what is passed on to other nodes in the same
-//! way (`site_budgets.rs`). Pure.
+//! so purges beyond a pool's budget ([`PurgeBudget`]) are carried out as one of all pages of its
+//! sites, for which those who request them wait. The supervisor limits what is passed on to other
+//! nodes in the same way (`site_budgets.rs`). Pure.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Purges of a pool that are carried out one by one in a second, in the long run.
-pub const PURGES_PER_SECOND: u32 = 50;
-
-/// Time in which a pool earns one.
-const COST: Duration = Duration::from_millis(1000 / PURGES_PER_SECOND as u64);
+use maitred_control::purge_budget::PurgeBudget;
+pub use maitred_control::purge_budget::{MERGED_EVERY, PURGES_PER_SECOND};
 
 /// A pool that has purged nothing for long has this many at once.
 pub const BURST: u32 = 2048;
 
 /// Bytes of names that one purge is worth. One with more counts as several.
 const BYTES_PER_PURGE: usize = 1024;
-
-/// How long purges beyond the budget are collected before they are carried out as one.
-pub const MERGED_EVERY: Duration = Duration::from_secs(1);
-
-/// How often it is logged of a pool that it is beyond its budget.
-const LOG_EVERY: Duration = Duration::from_secs(600);
 
 /// Pools from which on those with a full budget are forgotten: reloads may have removed them.
 const FORGET_FROM: usize = 1024;
@@ -44,23 +35,9 @@ pub enum Passage<W> {
     },
 }
 
-#[derive(Debug)]
-struct Budget<W> {
-    /// When all of it is earned again, if no more is spent.
-    full_at: Instant,
-    merged: Option<Merged<W>>,
-    logged: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Merged<W> {
-    due: Instant,
-    waiting: Vec<W>,
-}
-
 /// The budgets of all pools, and the requests that wait (`W`), which their senders limit.
 #[derive(Debug)]
-pub struct PoolBudgets<W>(HashMap<String, Budget<W>>);
+pub struct PoolBudgets<W>(HashMap<String, PurgeBudget<Instant, Vec<W>>>);
 
 impl<W> Default for PoolBudgets<W> {
     fn default() -> PoolBudgets<W> {
@@ -72,47 +49,40 @@ impl<W> PoolBudgets<W> {
     /// Spends what a request of a pool costs, in purges, or has it wait if that is too much.
     pub fn pass(&mut self, pool: &str, cost: u32, request: W, now: Instant) -> Passage<W> {
         if self.0.len() >= FORGET_FROM && !self.0.contains_key(pool) {
-            self.0.retain(|_, one| one.full_at > now || one.merged.is_some());
+            self.0.retain(|_, one| !one.is_full(now));
         }
-        let new = || Budget { full_at: now, merged: None, logged: None };
-        let one = self.0.entry(pool.to_owned()).or_insert_with(new);
-        if let Some(merged) = &mut one.merged {
-            merged.waiting.push(request);
+        let one = self.0.entry(pool.to_owned()).or_insert_with(|| PurgeBudget::full(now));
+        if let Some(waiting) = one.collected_mut() {
+            waiting.push(request);
             return Passage::Merged { is_news: false };
         }
-        let full_at = one.full_at.max(now) + COST.saturating_mul(cost);
-        if full_at <= now + COST * BURST {
-            one.full_at = full_at;
-            return Passage::Now(request);
+        match one.spend(cost, BURST, now) {
+            true => Passage::Now(request),
+            false => Passage::Merged { is_news: one.collect(vec![request], now) },
         }
-        one.merged = Some(Merged { due: now + MERGED_EVERY, waiting: vec![request] });
-        let is_news = one.logged.is_none_or(|logged| logged + LOG_EVERY <= now);
-        if is_news {
-            one.logged = Some(now);
-        }
-        Passage::Merged { is_news }
     }
 
     /// Takes the pools of which all pages are to be purged now, with the requests that wait for it.
     pub fn take_due(&mut self, now: Instant) -> Vec<(String, Vec<W>)> {
-        let mut due = Vec::new();
-        for (pool, one) in &mut self.0 {
-            if let Some(merged) = one.merged.take_if(|merged| merged.due <= now) {
-                due.push((pool.clone(), merged.waiting));
-            }
-        }
-        due
+        let due = self.0.iter_mut();
+        due.filter_map(|(pool, one)| Some((pool.clone(), one.take_due(now)?))).collect()
     }
 
     /// When the next one is due.
     pub fn deadline(&self) -> Option<Instant> {
-        self.0.values().filter_map(|one| Some(one.merged.as_ref()?.due)).min()
+        self.0.values().filter_map(PurgeBudget::due).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// Time in which a pool earns a purge, and after which it is logged again.
+    const COST: Duration = Duration::from_millis(1000 / PURGES_PER_SECOND as u64);
+    const LOG_EVERY: Duration = Duration::from_secs(600);
 
     fn is_now(passage: &Passage<u32>) -> bool {
         matches!(passage, Passage::Now(_))

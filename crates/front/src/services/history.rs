@@ -296,6 +296,8 @@ pub async fn keep(shared: Arc<Shared>) {
 
 #[cfg(test)]
 mod tests {
+    use maitred_scoreboard::{Page, RequestTimes};
+
     use super::*;
 
     fn totals(requests: u64) -> HistorySample {
@@ -313,6 +315,22 @@ mod tests {
         assert!(samples.iter().all(|one| one.requests == 2 && one.parts == [2; 5]));
         track.push(totals(0));
         assert_eq!(track.read().last().map(|one| one.requests), Some(0));
+    }
+
+    #[test]
+    fn the_start_of_a_worker_is_in_one_part_of_the_sample_that_has_its_wait() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let page = Page::create("www", 1).unwrap();
+        let mut track = Track::default();
+        track.push(super::totals(&page.read()));
+        for (waited, boot) in [(3 * SECOND, Duration::ZERO), (7 * SECOND, 5 * SECOND)] {
+            let took = RequestTimes { waited, boot, ..RequestTimes::default() };
+            page.thread(0).observe(&took, maitred_scoreboard::now());
+            track.push(super::totals(&page.read()));
+        }
+        track.push(super::totals(&page.read()));
+        let queues: Vec<_> = track.read().iter().map(|one| (one.parts[0], one.parts[4])).collect();
+        assert_eq!(queues, [(3_000_000, 0), (2_000_000, 5_000_000), (0, 0)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn took(script: Duration) -> RequestTimes {
     RequestTimes {
         waited: SECOND,
+        boot: SECOND / 2,
         script: Some(script),
         cpu: Some(script / 4),
         core_wait: Some(script / 8),
@@ -53,7 +54,7 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     let recent = [&read.recent.cpu, &read.recent.blocked];
     assert_eq!(recent.map(Histogram::count), [1, 1]);
     let count = |counter| read.counters.count(counter);
-    assert_eq!(count(Counter::ChildrenCpu), 1_000_000);
+    assert_eq!((count(Counter::ChildrenCpu), count(Counter::BootWait)), (1_000_000, 500_000));
     assert_eq!((read.peak_memory.count(), read.peak_memory.below_power(12)), (1, 1));
     assert_eq!((read.queued, read.max_queued), (2, 9));
     assert_eq!((read.busy, read.max_busy, count(Counter::LimitReached)), (3, 5, 1));

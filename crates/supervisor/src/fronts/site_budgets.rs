@@ -1,31 +1,21 @@
 //! How many purges of a site are passed on to other nodes. The log has a length: a node that was
 //! away for more purges drops the pages of all sites, so one site must not fill it. Purges beyond
-//! its budget are passed on as one of all its pages. Pure.
+//! its budget ([`PurgeBudget`]) are passed on as one of all its pages. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use maitred_control::purge::{DroppedPages, PurgeOrder};
+use maitred_control::purge_budget::PurgeBudget;
+pub use maitred_control::purge_budget::{MERGED_EVERY, PURGES_PER_SECOND};
 
 use crate::limits::Moment;
-
-/// Purges of a site that are passed on in a second, in the long run.
-pub const PURGES_PER_SECOND: u32 = 50;
-
-/// Time in which a site earns one.
-const COST: Duration = Duration::from_millis(1000 / PURGES_PER_SECOND as u64);
 
 /// A site that has purged nothing for long has this part of the log at once.
 const PART_OF_LOG: u32 = 8;
 
 /// And at least this many purges.
 const LEAST_BURST: u32 = 128;
-
-/// How long purges beyond the budget are collected before they are passed on as one.
-pub const MERGED_EVERY: Duration = Duration::from_secs(1);
-
-/// How often it is logged of a site that it is beyond its budget.
-const LOG_EVERY: Duration = Duration::from_secs(600);
 
 /// Most sites that are counted. A front that reports more is not what it should be.
 const MAX_SITES: usize = 16 * 1024;
@@ -48,18 +38,9 @@ pub enum Passage {
 }
 
 #[derive(Debug)]
-struct Budget {
-    /// When all of it is earned again, if no more is spent.
-    full_at: Moment,
-    merged: Option<Merged>,
-    logged: Option<Moment>,
-}
-
-#[derive(Debug)]
 struct Merged {
     number: u64,
     order: PurgeOrder,
-    due: Moment,
 }
 
 /// The budgets of all sites.
@@ -67,7 +48,7 @@ struct Merged {
 pub struct SiteBudgets {
     /// Purges of a site that are passed on at once.
     burst: u32,
-    sites: BTreeMap<String, Budget>,
+    sites: BTreeMap<String, PurgeBudget<Moment, Merged>>,
     forgotten: Moment,
 }
 
@@ -84,52 +65,38 @@ impl SiteBudgets {
         let Some(DroppedPages { site, .. }) = dropped.first() else { return Passage::Now };
         if self.sites.len() >= MAX_SITES && self.forgotten + FORGET_EVERY <= now {
             self.forgotten = now;
-            self.sites.retain(|_, one| one.full_at > now || one.merged.is_some());
+            self.sites.retain(|_, one| !one.is_full(now));
         }
         if self.sites.len() >= MAX_SITES && !self.sites.contains_key(site) {
             return Passage::Now;
         }
-        let new = || Budget { full_at: now, merged: None, logged: None };
-        let one = self.sites.entry(site.clone()).or_insert_with(new);
-        if let Some(merged) = &mut one.merged {
+        let one = self.sites.entry(site.clone()).or_insert_with(|| PurgeBudget::full(now));
+        if let Some(merged) = one.collected_mut() {
             merged.order = PurgeOrder::merged([&merged.order, order]);
             return Passage::Merged { number: merged.number, is_news: false };
         }
-        let full_at = one.full_at.max(now) + COST;
-        if full_at <= now + COST * self.burst {
-            one.full_at = full_at;
+        if one.spend(1, self.burst, now) {
             return Passage::Now;
         }
         let order = PurgeOrder::merged([order]);
-        one.merged = Some(Merged { number, order, due: now + MERGED_EVERY });
-        let is_news = one.logged.is_none_or(|logged| logged + LOG_EVERY <= now);
-        if is_news {
-            one.logged = Some(now);
-        }
+        let is_news = one.collect(Merged { number, order }, now);
         Passage::Merged { number, is_news }
     }
 
     /// Takes the merged purges that are to be passed on now.
     pub fn take_due(&mut self, now: Moment) -> Vec<(u64, PurgeOrder)> {
-        let merged = self
-            .sites
-            .values_mut()
-            .filter_map(|one| one.merged.take_if(|merged| merged.due <= now));
-        merged.map(|Merged { number, order, .. }| (number, order)).collect()
+        let merged = self.sites.values_mut().filter_map(|one| one.take_due(now));
+        merged.map(|Merged { number, order }| (number, order)).collect()
     }
 
     /// When the next one is.
     pub fn deadline(&self) -> Option<Moment> {
-        self.merged().map(|merged| merged.due).min()
+        self.sites.values().filter_map(PurgeBudget::due).min()
     }
 
     /// The merged purges that are passed on later.
     pub fn waiting(&self) -> impl Iterator<Item = &PurgeOrder> {
-        self.merged().map(|merged| &merged.order)
-    }
-
-    fn merged(&self) -> impl Iterator<Item = &Merged> {
-        self.sites.values().filter_map(|one| one.merged.as_ref())
+        self.sites.values().filter_map(|one| Some(&one.collected()?.order))
     }
 }
 
@@ -140,6 +107,8 @@ mod tests {
     use super::*;
 
     const NOW: Moment = Moment::from_secs(1);
+    /// After which it is logged again.
+    const LOG_EVERY: Duration = Duration::from_secs(600);
 
     fn of(site: &str, purge: Purge) -> PurgeOrder {
         let how = PurgeMode::Hard;

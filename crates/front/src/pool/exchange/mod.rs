@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use maitred_scoreboard::{Counter, RequestOutcome};
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, FrontEnd, SlotProgress, Spent};
 use tokio::sync::oneshot;
 
@@ -330,9 +330,6 @@ impl Exchange {
         let began = link.progress(slot);
         if boot.is_none() && matches!(began, Ok(SlotProgress::Running | SlotProgress::Done)) {
             *boot = self.boot(link, slot.seat());
-            if let (Some(boot), Some(metrics)) = (*boot, self.pool.metrics()) {
-                metrics.add_time(Counter::BootWait, boot);
-            }
         }
         let ahead = if state.left { usize::MAX } else { READ_AHEAD_BYTES };
         let drained = link.drain(slot, ahead.saturating_sub(response.len()), response);
