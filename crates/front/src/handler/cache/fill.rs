@@ -238,7 +238,7 @@ impl<'a> Fill<'a> {
                     self.drop_stale(why);
                 }
                 self.outcome = Some(Err(why));
-                self.finish(FillResult::NotStored);
+                self.finish(without_page(why));
             }
         }
         Ok(self.status(Some(status), stored).to_string())
@@ -271,7 +271,7 @@ impl<'a> Fill<'a> {
                 let stored = Stored { lines: merged.lines, ..page.stored.clone() };
                 self.merged = Some((stored, page.body.clone()));
                 self.drop_stale(why);
-                self.finish(FillResult::NotStored);
+                self.finish(without_page(why));
             }
         }
     }
@@ -323,7 +323,7 @@ impl<'a> Fill<'a> {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             dropped.extend(asked.into_iter().map(named));
         }
-        self.elsewhere = self.cache.invalidate(&dropped);
+        self.elsewhere = self.cache.invalidate(&pages);
     }
 
     /// Returns when other fronts have dropped the pages that the response invalidates as well, and
