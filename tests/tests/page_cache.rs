@@ -235,6 +235,30 @@ fn many_who_ask_for_one_cold_page_have_it_made_once() {
     assert!(texts.iter().all(|text| text == "run 1"), "{texts:?}");
 }
 
+#[test]
+fn a_request_with_credentials_takes_no_lock_from_those_without() {
+    let root = site();
+    let server = serve(&root, &["lock_timeout = \"60s\""]);
+    let target = format!("/a?wait&{MAX_AGE}");
+    let send = |request: &Request| {
+        let mut connection = Connection::open(server.address());
+        connection.send(&request.to_bytes()).unwrap();
+        connection
+    };
+    let mut own = send(&Request::get(&target).header("Authorization", "Basic YTpi"));
+    wait_for_runs(root.path(), "/a", 1);
+    let others: Vec<Connection> = (0..20).map(|_| send(&Request::get(&target))).collect();
+    // The first of the others has it made for all of them, beside the one with credentials.
+    wait_for_runs(root.path(), "/a", 2);
+    fs::write(root.path().join("go"), "").unwrap();
+    let answer = own.read_response(false).unwrap();
+    assert!(status(&answer).ends_with("; detail=authorization"), "{}", status(&answer));
+    for mut other in others {
+        assert_eq!(other.read_response(false).unwrap().text(), "run 2");
+    }
+    assert!(status(&get(&server, &target)).contains("; hit;"));
+}
+
 fn wait_for_runs(root: &Path, path: &str, count: usize) {
     let folder = root.join("runs");
     let has = || {

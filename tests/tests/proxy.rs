@@ -79,6 +79,7 @@ fn host_and_path_are_as_the_rule_says() {
         ("/app/a%2Fb?q", "/a%2Fb?q"),
         ("/app/", "/"),
         ("//app/x%20y", "/x%20y"),
+        ("/app//x//seen", "/x//seen"),
         ("/a%70p/x", "/x"),
         ("/app/<a>?q=\"b\"", "/%3Ca%3E?q=%22b%22"),
     ] {
@@ -100,6 +101,9 @@ fn no_spelling_of_a_path_leads_a_server_where_its_rule_does_not() {
         ("/app/a%2Fb/seen", "/app/a%2Fb/seen"),
         ("/app/seen\\..\\private\\x", "/app/seen%5C..%5Cprivate%5Cx"),
         ("/app/.well-known/seen", "/app/.well-known/seen"),
+        ("//app/app/seen", "/app/app/seen"),
+        ("///app/seen//?a=//b", "/app/seen//?a=//b"),
+        ("/app//a//seen", "/app//a//seen"),
     ] {
         let seen = http::get(server.address(), asked).json();
         assert_eq!(seen["url"], url, "{asked}");

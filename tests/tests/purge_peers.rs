@@ -466,6 +466,29 @@ fn a_peer_that_lacks_more_purges_than_the_log_has_drops_all_its_pages() {
 }
 
 #[test]
+fn clients_that_post_without_end_leave_other_nodes_the_pages_that_they_do_not_change() {
+    let cluster = Cluster { length: 1000, ..Cluster::new(&[false, false]) };
+    write_page(&cluster.root, "c", "1");
+    let first = cluster.setup(0, SECRET).site("no_store_paths = [\"/c\"]").start();
+    let second = cluster.start(1);
+    await_everywhere(&first);
+    ["/a", "/b", "/c"].iter().for_each(|page| await_hit(&second, page));
+    write(&cluster.root, "2");
+    // Far more than a site may purge at once, and than it earns meanwhile.
+    let post = |page: &str| assert_eq!(at(&first, "POST", page).status, 200);
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| _ = scope.spawn(|| (0..250).for_each(|_| post("/a"))));
+    });
+    post("/c");
+    await_hit(&second, "/a");
+    write(&cluster.root, "3");
+    post("/a");
+    wait::until_true("the purge of the last change", || get(&second, "/a") == "3");
+    assert!(is_hit(&second, "/b"), "no client has changed it");
+    assert!(is_hit(&second, "/c"), "it is never stored where it was changed");
+}
+
+#[test]
 fn nodes_that_are_peers_show_each_other_on_dashboards_in_the_status_and_in_metrics() {
     let cluster = Cluster::new(&[false, false]);
     let admin = free_address();

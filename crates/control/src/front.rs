@@ -406,6 +406,10 @@ pub enum FromFront {
         /// Whether the reply waits for other nodes as well.
         #[serde(default)]
         awaits_nodes: bool,
+        /// Whether the method of a client's request alone is the cause (RFC 9111 §4.4), and no
+        /// script has named them.
+        #[serde(default)]
+        by_method: bool,
     },
     /// A site has set cookies that were not known before.
     CookiesSeen {

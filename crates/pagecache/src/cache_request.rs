@@ -27,16 +27,54 @@ pub struct Request<'a> {
 }
 
 /// Headers that no key contains although an application may use them: for links to another host or
-/// scheme, for another path or method, or to send a part of the page. The list is from "Practical
-/// Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), and from the word list
-/// of Param Miner those that PHP applications and frameworks read. Client addresses
-/// (`X-Forwarded-For`) are not listed: behind a proxy that is not configured as trusted, no
-/// response would be stored.
-const UNKEYED: [&str; 38] = [
+/// scheme, for another path or method, to send a part of the page, or as credentials. The list is
+/// from "Practical Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), from
+/// the word list of Param Miner those that PHP applications and frameworks read, and from the
+/// references of htmx, Turbo, Unpoly, Inertia, Livewire, October and Winter, Alpine AJAX, Datastar,
+/// Shopware's Store API and Magento's GraphQL. Client addresses (`X-Forwarded-For`) are not listed:
+/// behind a proxy that is not configured as trusted, no response would be stored.
+const UNKEYED: [&str; 103] = [
+    "api-key",
+    "apikey",
+    "base-url",
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
+    "content-currency",
+    "datastar-request",
     "forwarded",
     "forwarded-proto",
     "front-end-https",
+    "https",
+    "hx-boosted",
+    "hx-current-url",
+    "hx-history-restore-request",
+    "hx-prompt",
+    "hx-request",
+    "hx-target",
+    "hx-trigger",
+    "hx-trigger-name",
+    "profile",
+    "proxy-host",
+    "proxy-url",
+    "request-uri",
+    "ssl-offloaded",
+    "store",
+    "sw-access-key",
+    "sw-context-token",
+    "sw-currency-id",
+    "sw-language-id",
+    "turbo-frame",
+    "turbolinks-referrer",
+    "unencoded-url",
+    "x-access-token",
+    "x-alpine-request",
+    "x-alpine-target",
+    "x-api-key",
+    "x-apikey",
     "x-arr-ssl",
+    "x-auth-token",
+    "x-authorization",
+    "x-barba",
     "x-forward-proto",
     "x-forwarded-host",
     "x-forwarded-method",
@@ -56,36 +94,63 @@ const UNKEYED: [&str; 38] = [
     "x-http-method-override",
     "x-http-path-override",
     "x-https",
+    "x-ic-request",
+    "x-inertia",
+    "x-inertia-error-bag",
+    "x-inertia-partial-component",
+    "x-inertia-partial-data",
+    "x-inertia-partial-except",
+    "x-inertia-reset",
+    "x-inertia-version",
+    "x-livewire",
+    "x-livewire-navigate",
+    "x-magento-cache-id",
     "x-method-override",
+    "x-october-request-flash",
+    "x-october-request-handler",
+    "x-october-request-partials",
     "x-original-host",
     "x-original-method",
     "x-original-uri",
     "x-original-url",
     "x-pjax",
+    "x-pjax-container",
     "x-proxy-url",
     "x-requested-with",
     "x-rewrite-url",
     "x-scheme",
     "x-server-name",
     "x-server-port",
+    "x-session-token",
     "x-ssl",
+    "x-token",
+    "x-up-context",
+    "x-up-fail-context",
+    "x-up-fail-mode",
+    "x-up-fail-target",
+    "x-up-mode",
+    "x-up-target",
+    "x-up-validate",
+    "x-up-version",
     "x-url-scheme",
     "x-wap-profile",
+    "x-winter-request-flash",
+    "x-winter-request-handler",
+    "x-winter-request-partials",
 ];
 
-/// The rest of [`UNKEYED`], with other first letters.
-const MORE_UNKEYED: [&str; 10] = [
-    "base-url",
-    "cf-visitor",
-    "cloudfront-forwarded-proto",
-    "https",
-    "profile",
-    "proxy-host",
-    "proxy-url",
-    "request-uri",
-    "ssl-offloaded",
-    "unencoded-url",
-];
+/// The lengths of the names in [`UNKEYED`] by first letter, a bit for each: most headers of a
+/// browser are none of them by that alone.
+const LENGTHS: [u64; 26] = {
+    let mut lengths = [0; 26];
+    let mut at = 0;
+    while at < UNKEYED.len() {
+        let name = UNKEYED[at].as_bytes();
+        lengths[(name[0] - b'a') as usize] |= 1 << name.len();
+        at += 1;
+    }
+    lengths
+};
 
 /// The headers of this list that a trusted proxy sets or forwards: the key contains their values,
 /// so that a forged value only selects a separate cache entry.
@@ -233,13 +298,10 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
-    let is = |wanted: &&str| headers::is(name, wanted);
-    match name.first().map(u8::to_ascii_lowercase) {
-        Some(b'x' | b'f') => UNKEYED.iter().any(is),
-        // No header that every browser sends has such a length, except `User-Agent` and
-        // `Connection`.
-        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && MORE_UNKEYED.iter().any(is),
-    }
+    let letter = name.first().map(|first| first.to_ascii_lowercase().wrapping_sub(b'a'));
+    let lengths = letter.and_then(|letter| LENGTHS.get(usize::from(letter)));
+    let has_length = |lengths: &u64| name.len() < 64 && lengths >> name.len() & 1 == 1;
+    lengths.is_some_and(has_length) && UNKEYED.iter().any(|unkeyed| headers::is(name, unkeyed))
 }
 
 #[cfg(test)]
@@ -259,7 +321,7 @@ mod tests {
             by_proxy,
             by_forwarded: false,
         };
-        for name in UNKEYED.iter().chain(&MORE_UNKEYED) {
+        for name in &UNKEYED {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
                 let fields = [(name.as_bytes(), &b"1"[..])];
@@ -278,7 +340,8 @@ mod tests {
             let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
-        for name in ["Host", "X-Forwarded-For", "User-Agent", "Connection", "Forwarder"] {
+        let long = "x".repeat(64 + "x-pjax".len());
+        for name in ["Host", "X-Forwarded-For", "User-Agent", "Forwarder", "HX-Pages", "", &long] {
             let fields = [(name.as_bytes(), &b"1"[..])];
             let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed, "{name}");

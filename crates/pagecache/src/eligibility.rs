@@ -168,6 +168,13 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
 }
 
+/// Whether the site's rules let no response be stored at a path and query.
+pub fn is_never_stored(settings: &Settings, target: &str) -> bool {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let rule = &settings.no_store;
+    is_at_path(rule, path.as_bytes()) || has_parameter(rule, query)
+}
+
 /// Whether a path matches, also in an equivalent spelling or behind a script: `/account.php/x.css`
 /// runs `/account.php`, and `/index.php/account/` is `/account/` to most applications with that
 /// front controller. An attacker can make a victim request such a path (web cache deception).
@@ -393,6 +400,8 @@ mod tests {
         let store = |target: &str| plan(&settings, "GET", target, &[]).store;
         assert_eq!(store("/wp-admin/x"), Err(NotStored::Rule));
         assert_eq!(store("/?a&preview=1"), Err(NotStored::Rule));
+        assert!(is_never_stored(&settings, "/?a&preview=1"));
+        assert!(!is_never_stored(&settings, "/?a=preview"));
         for written in ["previe%77=1", "+%20preview", "preview[]=1", "preview%00x=1"] {
             let target = format!("/?{written}");
             assert_eq!(store(&target), Err(NotStored::Rule), "{written}");
@@ -423,11 +432,13 @@ mod tests {
         ] {
             let plan = plan(&settings, "GET", path, &[]);
             assert_eq!(plan.store, Err(NotStored::Rule), "{path}");
+            assert!(is_never_stored(&settings, &format!("{path}?a")), "{path}");
         }
         for path in ["/accounts/", "/x/account/", "/account/../x", "/..", "/%", "/a b"] {
             let is_account = path.starts_with("/account/");
             let plan = plan(&settings, "GET", path, &[]);
             assert_eq!(plan.store.is_err(), is_account, "{path}");
+            assert_eq!(is_never_stored(&settings, path), is_account, "{path}");
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod cache_stats;
 pub(crate) mod compressing;
 pub(crate) mod cookies;
 pub(crate) mod disk_pace;
+pub(crate) mod invalidation;
 pub(crate) mod key_host;
 pub(crate) mod lease;
 pub(crate) mod pool_budgets;

@@ -230,6 +230,17 @@ pub fn words(dropped: &DroppedPages) -> String {
     }
 }
 
+/// Why pages are dropped, and so who waits for which other fronts and nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PurgeCause {
+    /// A script's call or a client that may purge: it waits for all of them.
+    Request,
+    /// A header of a script's response: its client waits for the fronts.
+    Header,
+    /// The method of a client's request: any client may cause it. It waits for the fronts, too.
+    Method,
+}
+
 /// The other fronts with a cache of the same pages, if there are any.
 pub struct OtherFronts {
     supervisor: Arc<Supervisor>,
@@ -265,7 +276,7 @@ impl OtherFronts {
     }
 
     /// Sends them what was dropped here.
-    fn notify(&self, dropped: &[DroppedPages], awaits_nodes: bool) -> Option<PurgeAcks> {
+    fn notify(&self, dropped: &[DroppedPages], cause: PurgeCause) -> Option<PurgeAcks> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
@@ -279,7 +290,12 @@ impl OtherFronts {
                 waiting.retain(|_, one| !one.is_closed());
                 waiting.insert(mark, sender);
             }
-            let report = FromFront::PagesDropped { dropped: dropped.to_vec(), mark, awaits_nodes };
+            let report = FromFront::PagesDropped {
+                dropped: dropped.to_vec(),
+                mark,
+                awaits_nodes: cause == PurgeCause::Request,
+                by_method: cause == PurgeCause::Method,
+            };
             if self.supervisor.report(&report) {
                 acks.awaited.push(receiver);
             } else {
@@ -331,6 +347,13 @@ pub struct PurgeAcks {
 }
 
 impl PurgeAcks {
+    /// Both of two purges.
+    pub(super) fn both(mut self, other: PurgeAcks) -> PurgeAcks {
+        self.awaited.extend(other.awaited);
+        self.is_unsent |= other.is_unsent;
+        self
+    }
+
     /// Waits until all of them have acknowledged it. Returns why other nodes may still serve the
     /// pages, in one clause, if they may.
     pub async fn done(self) -> Option<String> {
@@ -358,7 +381,7 @@ impl Cache {
     /// Drops pages here, in the other fronts and on other nodes: the returned future is ready when
     /// they have done so.
     pub fn purge(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
-        self.purge_and_notify(dropped, true)
+        self.purge_and_notify(dropped, PurgeCause::Request)
     }
 
     /// Drops the pages that a user names, as [`Cache::purge`] does.
@@ -370,19 +393,18 @@ impl Cache {
         Ok(self.purge(&dropped))
     }
 
-    /// The same, but other nodes are not waited for: no client of a page waits for those.
-    pub fn invalidate(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
-        self.purge_and_notify(dropped, false)
-    }
-
-    fn purge_and_notify(&self, dropped: &[DroppedPages], awaits_nodes: bool) -> Option<PurgeAcks> {
+    pub(super) fn purge_and_notify(
+        &self,
+        dropped: &[DroppedPages],
+        cause: PurgeCause,
+    ) -> Option<PurgeAcks> {
         for one in dropped {
             self.purge_here(one);
         }
-        self.others.notify(dropped, awaits_nodes)
+        self.others.notify(dropped, cause)
     }
 
-    fn purge_here(&self, dropped: &DroppedPages) {
+    pub(super) fn purge_here(&self, dropped: &DroppedPages) {
         let DroppedPages { site, purge, how } = dropped;
         self.changed.notify_one();
         self.figures.purged(site);
@@ -440,7 +462,7 @@ mod tests {
             purge: Purge::Tag(tag.to_owned()),
             how: PurgeMode::Hard,
         };
-        let purge = |tag: &str| others.notify(&[tagged(tag)], true).unwrap();
+        let purge = |tag: &str| others.notify(&[tagged(tag)], PurgeCause::Request).unwrap();
         // Longer than a message may be.
         let too_long = purge(&"\u{1}".repeat(12_000));
         assert!(too_long.awaited.is_empty());

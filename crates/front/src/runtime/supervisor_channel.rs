@@ -227,7 +227,7 @@ mod tests {
     fn purge(mark: u64) -> FromFront {
         let tag = Purge::Tag("t".repeat(3000));
         let one = DroppedPages { site: "shop".to_owned(), purge: tag, how: PurgeMode::Hard };
-        FromFront::PagesDropped { dropped: vec![one], mark, awaits_nodes: true }
+        FromFront::PagesDropped { dropped: vec![one], mark, awaits_nodes: true, by_method: false }
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,9 @@ use maitred_control::purge_log::{PurgeReach, ToPurgeLog};
 use tracing::warn;
 
 use crate::fronts::Fronts;
-use crate::fronts::site_budgets::{MERGED_EVERY, PURGES_PER_SECOND, Passage, SiteBudgets};
+use crate::fronts::site_budgets::{
+    MAX_COLLECTED, MERGED_EVERY, PURGES_PER_SECOND, Passage, SiteBudgets,
+};
 use crate::limits::{Moment, PURGE_ANSWER};
 
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
@@ -52,6 +54,8 @@ pub struct PagesDropped {
     pub dropped: Vec<DroppedPages>,
     /// Whether the front waits for other nodes as well.
     pub awaits_nodes: bool,
+    /// Whether the method of a client's request alone is the cause.
+    pub by_method: bool,
 }
 
 impl PurgeRequester {
@@ -298,6 +302,19 @@ impl PurgeCoordinator {
         }
     }
 
+    /// The same for what the method of a client's request drops: nothing waits for other nodes, and
+    /// other purges of its site are not merged with it.
+    fn publish_by_method(&mut self, number: u64, order: PurgeOrder, now: Moment) {
+        if !self.has_log {
+            return;
+        }
+        match self.budgets.pass_by_method(number, &order, now) {
+            Passage::Now => self.pass_on(number, order),
+            Passage::Merged { is_news: true, .. } => warn_of_methods(&order),
+            Passage::Merged { .. } => {}
+        }
+    }
+
     fn pass_on(&mut self, number: u64, order: PurgeOrder) {
         let order = match self.for_log.len() < MAX_PENDING {
             true => order,
@@ -382,13 +399,16 @@ impl PurgeCoordinator {
 
     /// A front has dropped pages: the others drop them, too.
     pub fn dropped(&mut self, report: PagesDropped, fronts: &mut Fronts, now: Moment) {
-        let PagesDropped { line, mark, dropped, awaits_nodes } = report;
+        let PagesDropped { line, mark, dropped, awaits_nodes, by_method } = report;
         let mut others = fronts.lines_to_purge();
         others.retain(|other| *other != line);
         let order = PurgeOrder::Dropped(dropped);
         let requester = PurgeRequester::Front(line, mark);
         let number = self.order(order.clone(), requester, others, fronts, now);
-        self.publish(number, order, awaits_nodes, now);
+        match by_method {
+            true => self.publish_by_method(number, order, now),
+            false => self.publish(number, order, awaits_nodes, now),
+        }
         self.finish(fronts, now);
     }
 
@@ -500,9 +520,23 @@ impl PurgeCoordinator {
     }
 }
 
+fn site_of(order: &PurgeOrder) -> Option<&str> {
+    let PurgeOrder::Dropped(dropped) = order else { return None };
+    dropped.first().map(|one| one.site.as_str())
+}
+
+fn warn_of_methods(order: &PurgeOrder) {
+    let Some(site) = site_of(order) else { return };
+    warn!(
+        "site {site}: clients change more than {PURGES_PER_SECOND} pages a second (POST, PUT, \
+         DELETE); other nodes drop those pages every {} s, {MAX_COLLECTED} at most, and keep \
+         others until they expire",
+        MERGED_EVERY.as_secs()
+    );
+}
+
 fn warn_of_budget(order: &PurgeOrder) {
-    let PurgeOrder::Dropped(dropped) = order else { return };
-    let Some(DroppedPages { site, .. }) = dropped.first() else { return };
+    let Some(site) = site_of(order) else { return };
     warn!(
         "site {site}: more than {PURGES_PER_SECOND} purges a second are passed on to other nodes \
          as one of all its pages, every {} s",

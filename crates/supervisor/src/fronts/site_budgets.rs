@@ -1,6 +1,8 @@
 //! How many purges of a site are passed on to other nodes. The log has a length: a node that was
 //! away for more purges drops the pages of all sites, so one site must not fill it. Purges beyond
-//! its budget ([`PurgeBudget`]) are passed on as one of all its pages. Pure.
+//! its budget ([`PurgeBudget`]) are passed on as one of all its pages, for which its scripts are
+//! responsible. What the methods of clients' requests drop has a budget of its own, and is never
+//! one of all pages: any client may post to any URL. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +18,17 @@ const PART_OF_LOG: u32 = 8;
 
 /// And at least this many purges.
 const LEAST_BURST: u32 = 128;
+
+/// What clients change has a half of that at once.
+const PART_BY_METHOD: u32 = 2;
+
+/// Most purges by the methods of requests that are passed on together. Further ones stay on this
+/// node, which RFC 9111 §4.4 permits.
+pub const MAX_COLLECTED: usize = 256;
+
+/// Most bytes of JSON of these purges together: less than a message may have
+/// ([`MAX_ORDER_BYTES`](maitred_control::purge_log::MAX_ORDER_BYTES)).
+const MAX_COLLECTED_BYTES: usize = 32 * 1024;
 
 /// Most sites that are counted. A front that reports more is not what it should be.
 const MAX_SITES: usize = 16 * 1024;
@@ -43,13 +56,85 @@ struct Merged {
     order: PurgeOrder,
 }
 
+/// Purges by the methods of requests, each once.
+#[derive(Debug)]
+struct Collected {
+    number: u64,
+    order: PurgeOrder,
+    /// Bytes of JSON.
+    bytes: usize,
+}
+
+impl Collected {
+    fn of(number: u64, dropped: &[DroppedPages]) -> Collected {
+        let mut collected = Collected { number, order: PurgeOrder::Dropped(Vec::new()), bytes: 0 };
+        collected.add(dropped);
+        collected
+    }
+
+    fn add(&mut self, dropped: &[DroppedPages]) {
+        let PurgeOrder::Dropped(all) = &mut self.order else { return };
+        for one in dropped {
+            if all.len() >= MAX_COLLECTED || all.contains(one) {
+                continue;
+            }
+            let bytes = serde_json::to_vec(one).map_or(MAX_COLLECTED_BYTES, |json| json.len());
+            if self.bytes + bytes <= MAX_COLLECTED_BYTES {
+                self.bytes += bytes;
+                all.push(one.clone());
+            }
+        }
+    }
+}
+
 /// The budgets of all sites.
 #[derive(Debug, Default)]
 pub struct SiteBudgets {
     /// Purges of a site that are passed on at once.
     burst: u32,
-    sites: BTreeMap<String, PurgeBudget<Moment, Merged>>,
+    sites: Sites<Merged>,
+    /// The same for what the methods of requests drop.
+    by_method: Sites<Collected>,
+}
+
+/// The budgets of sites by name. `M` is what is collected beyond one.
+#[derive(Debug)]
+struct Sites<M> {
+    budgets: BTreeMap<String, PurgeBudget<Moment, M>>,
     forgotten: Moment,
+}
+
+impl<M> Default for Sites<M> {
+    fn default() -> Sites<M> {
+        Sites { budgets: BTreeMap::new(), forgotten: Moment::default() }
+    }
+}
+
+impl<M> Sites<M> {
+    /// The budget of a site. None if there are too many sites.
+    fn of(&mut self, site: &str, now: Moment) -> Option<&mut PurgeBudget<Moment, M>> {
+        let is_counted = self.budgets.contains_key(site);
+        if self.budgets.len() >= MAX_SITES && self.forgotten + FORGET_EVERY <= now {
+            self.forgotten = now;
+            self.budgets.retain(|_, one| !one.is_full(now));
+        }
+        if self.budgets.len() >= MAX_SITES && !is_counted {
+            return None;
+        }
+        Some(self.budgets.entry(site.to_owned()).or_insert_with(|| PurgeBudget::full(now)))
+    }
+
+    fn take_due(&mut self, now: Moment) -> impl Iterator<Item = M> {
+        self.budgets.values_mut().filter_map(move |one| one.take_due(now))
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        self.budgets.values().filter_map(PurgeBudget::due).min()
+    }
+
+    fn collected(&self) -> impl Iterator<Item = &M> {
+        self.budgets.values().filter_map(PurgeBudget::collected)
+    }
 }
 
 impl SiteBudgets {
@@ -63,14 +148,7 @@ impl SiteBudgets {
     pub fn pass(&mut self, number: u64, order: &PurgeOrder, now: Moment) -> Passage {
         let PurgeOrder::Dropped(dropped) = order else { return Passage::Now };
         let Some(DroppedPages { site, .. }) = dropped.first() else { return Passage::Now };
-        if self.sites.len() >= MAX_SITES && self.forgotten + FORGET_EVERY <= now {
-            self.forgotten = now;
-            self.sites.retain(|_, one| !one.is_full(now));
-        }
-        if self.sites.len() >= MAX_SITES && !self.sites.contains_key(site) {
-            return Passage::Now;
-        }
-        let one = self.sites.entry(site.clone()).or_insert_with(|| PurgeBudget::full(now));
+        let Some(one) = self.sites.of(site, now) else { return Passage::Now };
         if let Some(merged) = one.collected_mut() {
             merged.order = PurgeOrder::merged([&merged.order, order]);
             return Passage::Merged { number: merged.number, is_news: false };
@@ -83,20 +161,40 @@ impl SiteBudgets {
         Passage::Merged { number, is_news }
     }
 
+    /// Counts a purge that the method of a request causes. Those beyond the budget are passed on
+    /// together, each once, as far as they fit.
+    pub fn pass_by_method(&mut self, number: u64, order: &PurgeOrder, now: Moment) -> Passage {
+        let PurgeOrder::Dropped(dropped) = order else { return Passage::Now };
+        let Some(DroppedPages { site, .. }) = dropped.first() else { return Passage::Now };
+        let burst = self.burst / PART_BY_METHOD;
+        let Some(one) = self.by_method.of(site, now) else { return Passage::Now };
+        if let Some(collected) = one.collected_mut() {
+            collected.add(dropped);
+            return Passage::Merged { number: collected.number, is_news: false };
+        }
+        if one.spend(1, burst, now) {
+            return Passage::Now;
+        }
+        let is_news = one.collect(Collected::of(number, dropped), now);
+        Passage::Merged { number, is_news }
+    }
+
     /// Takes the merged purges that are to be passed on now.
     pub fn take_due(&mut self, now: Moment) -> Vec<(u64, PurgeOrder)> {
-        let merged = self.sites.values_mut().filter_map(|one| one.take_due(now));
-        merged.map(|Merged { number, order }| (number, order)).collect()
+        let merged = self.sites.take_due(now).map(|Merged { number, order }| (number, order));
+        let collected = self.by_method.take_due(now).map(|one| (one.number, one.order));
+        merged.chain(collected).collect()
     }
 
     /// When the next one is.
     pub fn deadline(&self) -> Option<Moment> {
-        self.sites.values().filter_map(PurgeBudget::due).min()
+        [self.sites.deadline(), self.by_method.deadline()].into_iter().flatten().min()
     }
 
     /// The merged purges that are passed on later.
     pub fn waiting(&self) -> impl Iterator<Item = &PurgeOrder> {
-        self.sites.values().filter_map(|one| Some(&one.collected()?.order))
+        let merged = self.sites.collected().map(|one| &one.order);
+        merged.chain(self.by_method.collected().map(|one| &one.order))
     }
 }
 
@@ -168,8 +266,38 @@ mod tests {
         for number in 0..2 * MAX_SITES {
             assert_eq!(budgets.pass(1, &tag(&number.to_string()), NOW), Passage::Now);
         }
-        assert_eq!(budgets.sites.len(), MAX_SITES);
+        assert_eq!(budgets.sites.budgets.len(), MAX_SITES);
         budgets.pass(1, &tag("x"), NOW + FORGET_EVERY);
-        assert_eq!(budgets.sites.len(), 2, "those with a full budget are forgotten");
+        assert_eq!(budgets.sites.budgets.len(), 2, "those with a full budget are forgotten");
+    }
+
+    #[test]
+    fn what_clients_change_is_never_all_pages_and_takes_nothing_of_the_scripts_budget() {
+        let mut budgets = SiteBudgets::new(16_384);
+        let url = |target: String| of("a", Purge::Url { host: "a.example".to_owned(), target });
+        let page = url("/wp-login.php".to_owned());
+        let passed = (0..10_000).filter(|number| {
+            let passage = budgets.pass_by_method(*number, &page, NOW);
+            assert!(passage == Passage::Now || passage == merged(1024, *number == 1024));
+            passage == Passage::Now
+        });
+        assert_eq!(passed.count(), 1024);
+        assert_eq!(budgets.pass(1, &tag("a"), NOW), Passage::Now, "a script's own");
+        assert_eq!(budgets.waiting().collect::<Vec<_>>(), [&page]);
+        assert_eq!(budgets.deadline(), Some(NOW + MERGED_EVERY));
+        assert_eq!(budgets.take_due(NOW + MERGED_EVERY), [(1024, page.clone())]);
+        assert_eq!((budgets.deadline(), budgets.waiting().count()), (None, 0));
+
+        // Those of many or of long URLs have bounds.
+        for (length, expected) in [(1, MAX_COLLECTED), (4096, 7)] {
+            for number in 0..10_000 {
+                let target = format!("/{number:0length$}");
+                budgets.pass_by_method(number, &url(target), NOW + MERGED_EVERY);
+            }
+            let due = budgets.take_due(NOW + 2 * MERGED_EVERY);
+            let [(_, PurgeOrder::Dropped(dropped))] = &due[..] else { panic!("{due:?}") };
+            assert_eq!(dropped.len(), expected);
+            assert!(dropped.iter().all(|one| matches!(one.purge, Purge::Url { .. })));
+        }
     }
 }

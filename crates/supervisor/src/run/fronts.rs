@@ -123,8 +123,8 @@ impl Supervisor {
                 self.purges.purged(line, mark, outcome);
                 self.purges.finish(&mut self.fronts, now);
             }
-            FromFront::PagesDropped { dropped, mark, awaits_nodes } => {
-                let report = PagesDropped { line, mark, dropped, awaits_nodes };
+            FromFront::PagesDropped { dropped, mark, awaits_nodes, by_method } => {
+                let report = PagesDropped { line, mark, dropped, awaits_nodes, by_method };
                 self.purges.dropped(report, &mut self.fronts, now);
             }
             FromFront::CookiesSeen { site, names } => {

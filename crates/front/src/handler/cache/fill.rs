@@ -11,11 +11,11 @@ use maitred_fastcgi::cgi::CgiHeaders;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
-use maitred_pagecache::eligibility::{Bypass, Plan};
+use maitred_pagecache::eligibility::{Bypass, Plan, is_never_stored};
 use maitred_pagecache::fills::{FillResult, Ticket};
 use maitred_pagecache::headers::ResponseHead;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::purge::{self, PurgeMode};
+use maitred_pagecache::purge::{self, Purge, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{Millis, cookies, freshness, invalidate};
@@ -23,6 +23,7 @@ use maitred_pagestore::{Body, Object, PageKeys, Subject};
 
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
+use crate::cache::invalidation::Invalidated;
 use crate::cache::purge::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::add_vary;
@@ -238,7 +239,7 @@ impl<'a> Fill<'a> {
                     self.drop_stale(why);
                 }
                 self.outcome = Some(Err(why));
-                self.finish(FillResult::NotStored);
+                self.finish(without_page(why));
             }
         }
         Ok(self.status(Some(status), stored).to_string())
@@ -271,7 +272,7 @@ impl<'a> Fill<'a> {
                 let stored = Stored { lines: merged.lines, ..page.stored.clone() };
                 self.merged = Some((stored, page.body.clone()));
                 self.drop_stale(why);
-                self.finish(FillResult::NotStored);
+                self.finish(without_page(why));
             }
         }
     }
@@ -316,14 +317,23 @@ impl<'a> Fill<'a> {
         let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
-        let named = |(purge, how)| DroppedPages { site: self.of.site.clone(), purge, how };
-        let hard = |purge| named((purge, PurgeMode::Hard));
-        let mut dropped: Vec<DroppedPages> = after.into_iter().map(hard).collect();
+        let of_site = |(purge, how)| DroppedPages { site: self.of.site.clone(), purge, how };
+        let mut pages = Invalidated::default();
+        for purge in after {
+            let dropped = match &purge {
+                Purge::Url { target, .. } if is_never_stored(settings, target) => {
+                    &mut pages.unstored
+                }
+                Purge::Url { .. } | Purge::Prefix { .. } => &mut pages.changed,
+                Purge::All | Purge::Host(_) | Purge::Tag(_) => &mut pages.named,
+            };
+            dropped.push(of_site((purge, PurgeMode::Hard)));
+        }
         if settings.litespeed {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
-            dropped.extend(asked.into_iter().map(named));
+            pages.named.extend(asked.into_iter().map(of_site));
         }
-        self.elsewhere = self.cache.invalidate(&dropped);
+        self.elsewhere = self.cache.invalidate(&pages);
     }
 
     /// Returns when other fronts have dropped the pages that the response invalidates as well, and
@@ -496,6 +506,15 @@ impl<'a> Fill<'a> {
             status,
         };
         Some(reply(cx, self.context, page).await)
+    }
+}
+
+/// How a fill ends whose response is not stored. One that only the credentials of its request keep
+/// out does not make the page uncacheable for others: the next that waits has it fetched.
+fn without_page(why: NotStored) -> FillResult {
+    match why {
+        NotStored::Authorization => FillResult::Failed,
+        _ => FillResult::NotStored,
     }
 }
 

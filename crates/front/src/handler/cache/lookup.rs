@@ -113,7 +113,7 @@ pub async fn lookup<'a, C: HttpClient>(
             fill.forward(plan, primary);
             return Ok(LookupResult::Refresh(after, fill));
         }
-        if plan.store.is_err() {
+        if plan.store.is_err() || is_outside_lock(&asked, &fill) {
             break;
         }
         match join(cx, key, &mut plan, &mut fill).await? {
@@ -366,6 +366,17 @@ enum JoinResult {
     Forward,
     /// The request is served with this stale page, since there is no other.
     UseStale(Arc<Object>, Stale),
+}
+
+/// Whether the request neither waits for others nor lets others wait for it: one with credentials
+/// whose response is not for all, as far as is known. That is not stored because of the request
+/// alone, and says nothing about the page for others.
+fn is_outside_lock<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    asked: &CacheRequest<'a, H>,
+    fill: &Fill<'_>,
+) -> bool {
+    // A stale page is for this request, or its response could not be stored.
+    asked.has_authorization && fill.stale.is_none()
 }
 
 /// Lets the request fetch the page for all that wait, or wait for another that fetches it.

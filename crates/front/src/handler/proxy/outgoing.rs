@@ -70,16 +70,18 @@ impl Outgoing<'_> {
             DotSegments::Plain => encode_path(self.path).into(),
             DotSegments::Ambiguous => return None,
         };
-        let folder = match &self.server.rule.path {
-            Pattern::Below(folder) if self.server.rule.strip_prefix => folder.as_str(),
-            _ => return Some(encoded(format!("{raw}{query}"))),
+        let path: Cow<'_, str> = match &self.server.rule.path {
+            Pattern::Below(folder) if self.server.rule.strip_prefix => {
+                let rest: Cow<'_, str> = match raw.strip_prefix(folder.as_str()) {
+                    Some(rest) => rest.into(),
+                    // The path spells the folder in another way.
+                    None => encode_path(self.path.get(folder.len()..).unwrap_or_default()).into(),
+                };
+                format!("/{rest}").into()
+            }
+            _ => raw,
         };
-        let rest = match raw.strip_prefix(folder) {
-            Some(rest) => rest.to_owned(),
-            // The path spells the folder in another way.
-            None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
-        };
-        Some(encoded(format!("/{rest}{query}")))
+        Some(encoded(format!("{}{query}", with_one_slash(&path))))
     }
 
     fn header(&self) -> HeaderMap {
@@ -179,6 +181,13 @@ fn dot_segments(raw: &str) -> DotSegments {
     dot_segments
 }
 
+/// A path whose leading slashes are one. Many servers parse a target as a URL reference, and read
+/// `//a/b` as the path `/b` at the host `a` (RFC 3986 §4.2); the rules were checked for `/a/b`.
+fn with_one_slash(path: &str) -> &str {
+    let slashes = path.bytes().take_while(|byte| *byte == b'/').count();
+    path.get(slashes.saturating_sub(1)..).unwrap_or_default()
+}
+
 /// A target without characters that are forbidden in a URI (RFC 3986 §2) and that some clients
 /// send. Many servers read a backslash as a slash (WHATWG URL §4.4), the rules do not.
 fn encoded(target: String) -> String {
@@ -239,6 +248,22 @@ mod tests {
         }
         for name in ["X-Forwarded", "X-Real-Ips", "Proxy-Status", "Cookie", "Hos"] {
             assert!(!is_ours(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_path_starts_with_one_slash_and_keeps_those_within() {
+        for (path, passed_on) in [
+            ("/", "/"),
+            ("//", "/"),
+            ("/a//b//", "/a//b//"),
+            ("//a//b", "/a//b"),
+            ("////a", "/a"),
+            ("/%2Fa", "/%2Fa"),
+            ("*", "*"),
+            ("", ""),
+        ] {
+            assert_eq!(with_one_slash(path), passed_on, "{path}");
         }
     }
 
