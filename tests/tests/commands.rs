@@ -199,13 +199,13 @@ fn what_a_command_in_the_foreground_leaves_behind_reads_nothing_that_root_types(
     let folder = root.path().join("seen");
     std::fs::create_dir(&folder).unwrap();
     give_to_web_user(&folder);
-    let [input, output] = ["input", "output"].map(|name| folder.join(name));
-    // Another run of this test has another number.
-    let left = format!("sleep {}", 100_000 + std::process::id());
+    let [input, output, left] = ["input", "output", "left"].map(|name| folder.join(name));
     let nosy = format!(
-        "timeout 60 head -n 1 >{}; timeout 60 head -n 1 <&1 >{}; setsid {left} & exit 5",
+        "timeout 60 head -n 1 >{}; timeout 60 head -n 1 <&1 >{}; setsid sleep 1000 & \
+         echo $! >{}; exit 5",
         input.display(),
-        output.display()
+        output.display(),
+        left.display()
     );
     let line = format!("command = [\"sh\", \"-c\", {nosy:?}]");
     let server = Setup::new(root.path()).pool(&command("nosy", &[&line, "processes = 0"])).start();
@@ -216,8 +216,9 @@ fn what_a_command_in_the_foreground_leaves_behind_reads_nothing_that_root_types(
     run.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
     let ended = run.status().expect("maitred runs");
     assert_eq!(ended.code(), Some(5), "{}", terminal.text());
-    let sleeps = |process: &Process| process.title == left;
-    assert!(!processes::all().iter().any(sleeps), "what it has left still runs");
+    let left = std::fs::read_to_string(left).unwrap();
+    let left = Process::read(left.trim().parse().unwrap());
+    assert!(left.is_none_or(|left| !left.is_running()), "what it has left still runs");
     let mut shell = Command::new("timeout");
     shell.args(["60", "head", "-n", "1"]).stdin(terminal.stdio());
     let typed = shell.output().expect("timeout and head are there");

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use maitred_tests::outside::text;
+use maitred_tests::processes::{self, Process};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids,
     write_file,
@@ -200,6 +201,11 @@ fn a_file_cache_is_judged_by_the_first_pages_of_cold_starts_and_its_folder_is_re
     let root = with_methods(PAGE, 100);
     let unprotected = "php_admin_value.\"opcache.file_update_protection\" = 0";
     let server = serve(root.path(), &[unprotected, if is_root() { DECOY } else { "" }].concat());
+    if is_root() {
+        let title = "maitred-php: worker pool www seat 99";
+        let is_decoy = |process: &Process| process.title.starts_with(title);
+        wait::until_true("the decoy", || processes::all().iter().any(is_decoy));
+    }
     // Its workers are younger now than what has their title.
     let reload = Command::new(maitred_program())
         .args(["reload", "www", "--admin-socket"])
@@ -241,7 +247,7 @@ const DECOY: &str = "
 user = \"nobody\"
 [[pools.other.commands]]
 name = \"decoy\"
-command = [\"bash\", \"-c\", \"exec -a 'maitred-php: worker pool www seat 0' sleep 1000\"]
+command = [\"bash\", \"-c\", \"exec -a 'maitred-php: worker pool www seat 99' sleep 1000\"]
 ";
 
 /// Who gets the folder of compiled scripts of a tuning, once root has given it away.

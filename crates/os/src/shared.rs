@@ -13,7 +13,7 @@ use rustix::fs::{IFlags, MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// An anonymous file that only its owner could open through `/proc`: its mode is 0777 otherwise
-/// (memfd_create(2)), so that whoever reaches its link there may write to it.
+/// (memfd_create(2)), so that any process that reaches its link there may write to it.
 fn owners_file(name: &str, flags: MemfdFlags) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | flags)?;
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;

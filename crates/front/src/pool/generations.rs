@@ -281,10 +281,9 @@ impl Pool {
             let was_open = state.queue.incarnation(worker.seat) == worker.incarnation;
             let had = state.queue.close(worker);
             self.recover(&mut state, had);
-            if let Some(generation) = state.generation(worker.seat.generation) {
-                if was_open {
-                    generation.link().vacate(worker.seat.number);
-                }
+            let generation = state.generation(worker.seat.generation);
+            if let Some(generation) = generation.filter(|_| was_open) {
+                generation.link().vacate(worker.seat.number);
             }
         }
         self.settle_all(state);

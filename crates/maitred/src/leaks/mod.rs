@@ -5,7 +5,7 @@
 
 mod findings;
 mod server;
-mod trial_config;
+mod watched_config;
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use crate::command::Leaks;
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use findings::{Findings, Visit};
 use server::WatchedServer;
-use trial_config::Trial;
+use watched_config::Trial;
 
 /// State leaks.
 const EXIT_LEAKS: u8 = 3;

@@ -13,7 +13,7 @@ use maitred_config::Pool;
 use tempfile::TempDir;
 
 use super::findings::{Inspection, printable};
-use super::trial_config::{Trial, trial_config};
+use super::watched_config::{Trial, watched_config};
 
 /// The inspecting script.
 const LOOK: &str = include_str!("look.php");
@@ -56,7 +56,7 @@ impl WatchedServer {
         let report = file("report");
         let look = file("look.php");
         let config = file("maitred.toml");
-        write(&config, OURS, &trial_config(trial, &look)).map_err(cannot)?;
+        write(&config, OURS, &watched_config(trial, &look)).map_err(cannot)?;
         write(&look, EVERYBODYS, &look_script(&report, pool)).map_err(cannot)?;
         let written = write(&report, OURS, "").map_err(cannot)?;
         if let Some(uid) = uid_of_pool(&config)? {

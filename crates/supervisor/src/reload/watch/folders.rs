@@ -63,7 +63,7 @@ fn is_own(name: &OsStr) -> bool {
 
 /// A folder that is being read.
 #[derive(Debug)]
-struct Reading {
+struct FolderReading {
     folder: PathBuf,
     entries: ReadDir,
     /// How many have been read.
@@ -81,7 +81,7 @@ pub struct Folders {
     most: usize,
     /// Folders to be watched and read.
     ahead: BTreeSet<PathBuf>,
-    reading: Option<Reading>,
+    reading: Option<FolderReading>,
     /// All folders are being found again, and those that have not been are here.
     rescans: bool,
     stale: HashSet<i32>,
@@ -190,7 +190,7 @@ impl Folders {
     }
 
     /// Watches a folder, whose entries are to be read then.
-    fn watch(&mut self, folder: PathBuf) -> Option<Reading> {
+    fn watch(&mut self, folder: PathBuf) -> Option<FolderReading> {
         let watched = self.paths.len().saturating_sub(self.stale.len());
         if watched >= self.most {
             self.ahead.clear();
@@ -209,7 +209,7 @@ impl Folders {
                 self.stale.remove(&number);
                 self.paths.insert(number, folder.clone());
                 let entries = std::fs::read_dir(&folder).ok()?;
-                Some(Reading { folder, entries, read: 0 })
+                Some(FolderReading { folder, entries, read: 0 })
             }
             // It was removed meanwhile.
             Err(Errno::NOENT | Errno::NOTDIR) => {
@@ -230,7 +230,7 @@ impl Folders {
     }
 
     /// Reads `most` entries of a folder, and queues its folders. Returns how many it has read.
-    fn read(&mut self, mut reading: Reading, most: usize) -> usize {
+    fn read(&mut self, mut reading: FolderReading, most: usize) -> usize {
         for read in 0..most {
             let Some(entry) = reading.entries.next() else {
                 return read;

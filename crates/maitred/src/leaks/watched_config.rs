@@ -45,7 +45,7 @@ fn text(path: &Path) -> String {
 }
 
 /// The configuration, in which `look` is the script that inspects the worker.
-pub fn trial_config(trial: &Trial<'_>, look: &Path) -> String {
+pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
     let Trial { config, site, pool } = trial;
     let mut out = Lines(String::new());
     out.line("listen", "[\"127.0.0.1:0\"]");
@@ -144,7 +144,7 @@ mod tests {
     fn again(text: &str) -> (Config, Config) {
         let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
         let trial = Trial { config: &config, site: &config.sites[0], pool: &config.pools[0] };
-        let written = trial_config(&trial, Path::new("/tmp/leaks-1/look.php"));
+        let written = watched_config(&trial, Path::new("/tmp/leaks-1/look.php"));
         let read = maitred_config::parse(&written, Path::new("/maitred.toml")).unwrap();
         (config, read)
     }
