@@ -1,12 +1,14 @@
 //! The memory that a pool's workers share with the front, written to as a hostile worker could: by
 //! native code of its own, or from a process that a script has left behind. Needs root.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::processes::Process;
 
@@ -24,6 +26,14 @@ pub struct PoolMemory {
     pub number: u64,
 }
 
+/// A copy of a descriptor: memory in which no holes can be made is opened by no path.
+fn copied(process: &Process, number: i32) -> File {
+    let pid = Pid::from_raw(process.pid).expect("it runs");
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("it runs");
+    let file = pidfd_getfd(process, number, PidfdGetfdFlags::empty());
+    File::from(file.expect("a pool's memory can be copied"))
+}
+
 impl PoolMemory {
     /// The memory of all generations of a pool.
     ///
@@ -38,8 +48,8 @@ impl PoolMemory {
             paths.filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == &*name));
         paths
             .map(|path| {
-                let file = OpenOptions::new().write(true).open(&path);
-                let file = file.expect("a pool's memory can be opened");
+                let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+                let file = copied(supervisor, number.expect("descriptors are numbers"));
                 let stat = rustix::fs::fstat(&file).expect("it is a file");
                 PoolMemory { file, number: stat.st_ino }
             })

@@ -25,9 +25,18 @@ pub struct ForegroundLaunch {
     pub program: PathBuf,
     /// The file by which a process enters the pool's control group, if it has one.
     pub group: Option<PathBuf>,
-    /// The file in which its application counts.
+    /// The memory in which its application counts.
     #[serde(default)]
-    pub counts: Option<PathBuf>,
+    pub counts: Option<ServerFile>,
+}
+
+/// An open file of the server, which another process may copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFile {
+    /// The process that has it open.
+    pub pid: i32,
+    /// Its descriptor there.
+    pub number: i32,
 }
 
 /// How a command gives way to the pool's workers.

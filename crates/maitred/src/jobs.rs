@@ -1,10 +1,8 @@
 //! `maitred commands` and `maitred run`: the commands and schedules of a running server.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,12 +10,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use maitred_control::admin::{Reply, Request};
 use maitred_control::job_status::JobStatus;
-use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
+use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch, ServerFile};
 use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{capabilities, fork, proc, shared, spawn, users};
 use maitred_scoreboard::is_application_memory;
-use rustix::fs::OFlags;
-use rustix::process::{Pid, WaitOptions, WaitStatus, kill_process};
+use rustix::process::{Pid, PidfdGetfdFlags, WaitOptions, WaitStatus, kill_process, pidfd_getfd};
 
 use crate::client::{Client, ServerUser, UNEXPECTED};
 use crate::command::Reach;
@@ -104,8 +101,8 @@ pub fn run(asked: &RunOptions) -> ExitCode {
             }
             let ForegroundLaunch { mut launch, program, group, counts } = *found;
             launch.command.extend(asked.arguments.iter().cloned());
-            // Its user may have no right to open it: then the run counts nothing.
-            let counts = counts.as_deref().and_then(application_memory);
+            // This user may have no right to copy it: then the run counts nothing.
+            let counts = counts.and_then(application_memory);
             let beside = Beside { group, counts };
             match in_foreground(launch, &program, beside) {
                 Ok(code) => ExitCode::from(code),
@@ -144,13 +141,14 @@ fn take_on_rights_of(server: ServerUser) -> Result<(), String> {
         .map_err(|why| format!("the server is of user {name}, who cannot be become: {why}"))
 }
 
-/// Opens the memory of an application. The path comes from what listens on the socket, and the
-/// command gets the file: it is no other file of root's.
-fn application_memory(path: &Path) -> Option<OwnedFd> {
-    // Neither a pipe nor a terminal is waited for or taken over.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
-    let file = OwnedFd::from(file);
+/// Copies the descriptor of the memory of an application: one that cannot have holes is opened by
+/// no path. What listens on the socket names it, and the command gets it, so nothing else is taken.
+fn application_memory(named: ServerFile) -> Option<OwnedFd> {
+    if named.pid <= 0 || named.number < 0 {
+        return None;
+    }
+    let server = signals::pidfd(named.pid).ok()?;
+    let file = pidfd_getfd(server, named.number, PidfdGetfdFlags::empty()).ok()?;
     is_application_memory(file.as_fd()).then_some(file)
 }
 
@@ -249,14 +247,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_memory_of_an_application_is_opened_for_a_command() {
-        let path = |file: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    fn only_the_memory_of_an_application_is_copied_for_a_command() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let named = |file: &OwnedFd| ServerFile { pid, number: file.as_raw_fd() };
         let memory = create_application_memory("shop").unwrap();
-        assert!(application_memory(&path(&memory)).is_some());
+        assert!(application_memory(named(&memory)).is_some());
         let other = shared::file_with("other", b"secret").unwrap();
-        assert!(application_memory(&path(&other)).is_none());
-        let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(application_memory(file.path()).is_none());
-        assert!(application_memory(Path::new("/dev/null")).is_none());
+        assert!(application_memory(named(&other)).is_none());
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        assert!(application_memory(named(&file)).is_none());
+        assert!(application_memory(ServerFile { pid, number: -1 }).is_none());
+        assert!(application_memory(ServerFile { pid: i32::MAX, number: 0 }).is_none());
     }
 }

@@ -1,10 +1,9 @@
 //! Commands and schedules, as a part of the server.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::PathBuf;
 
 use maitred_control::admin::Reply;
-use maitred_control::launch::ForegroundLaunch;
+use maitred_control::launch::{ForegroundLaunch, ServerFile};
 use maitred_control::purge_log::ClaimOutcome;
 use maitred_os::fork::Ended;
 
@@ -101,7 +100,7 @@ impl Supervisor {
         };
         match launch::prepare(job, &self.pools, &self.plan.programs) {
             Ok(prepared) => Reply::Launch(Box::new(ForegroundLaunch {
-                counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_path),
+                counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_file),
                 launch: prepared.launch,
                 program: prepared.program,
                 group: self.plan.groups.as_ref().and_then(|groups| groups.entrance_file(pool)),
@@ -111,7 +110,8 @@ impl Supervisor {
     }
 }
 
-/// A path by which root opens a file of this process.
-fn own_path(file: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+/// A file of this process, as root can copy it.
+fn own_file(file: BorrowedFd<'_>) -> ServerFile {
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    ServerFile { pid, number: file.as_raw_fd() }
 }
