@@ -477,7 +477,7 @@ fn clients_that_post_without_end_leave_other_nodes_the_pages_that_they_do_not_ch
     // Far more than a site may purge at once, and than it earns meanwhile.
     let post = |page: &str| assert_eq!(at(&first, "POST", page).status, 200);
     std::thread::scope(|scope| {
-        (0..4).for_each(|_| _ = scope.spawn(|| (0..250).for_each(|_| post("/a"))));
+        (0..4).for_each(|_| _ = scope.spawn(|| (0..100).for_each(|_| post("/a"))));
     });
     post("/c");
     await_hit(&second, "/a");
