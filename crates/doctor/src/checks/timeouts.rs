@@ -34,7 +34,7 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
                 );
             }
             script_limit(pool, sheet);
-            clients(pool, sheet);
+            clients(service, pool, sheet);
             finished(service, pool, sheet);
         }
         if sheet.findings.len() == before {
@@ -174,7 +174,7 @@ fn script_limit(pool: &Pool, sheet: &mut Sheet) {
     }
 }
 
-fn clients(pool: &Pool, sheet: &mut Sheet) {
+fn clients(service: &Service, pool: &Pool, sheet: &mut Sheet) {
     let Ok(ini) = &pool.ini else { return };
     let too_long = CLIENT_TIMEOUTS.iter().filter_map(|(name, default)| {
         let text = ini.get(name, default);
@@ -192,7 +192,11 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
         too_long.join(", "),
         setting_time(pool.wall_limit)
     );
-    sheet.report("timeouts.client-longer", &pool.name, seen);
+    let status = if service.kind == PhpServer::Maitred { 504 } else { 502 };
+    sheet.report("timeouts.client-longer", &pool.name, seen).so(format!(
+        "an upstream server that hangs ends the script with {status} instead of an error it could \
+         handle"
+    ));
 }
 
 fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
@@ -267,5 +271,19 @@ mod tests {
         expect("D8", &facts, Warn, "default_socket_timeout = 60");
         pool(&mut facts).ini = unknown();
         expect("D8", &facts, CannotTell, "max_execution_time");
+    }
+
+    #[test]
+    fn a_script_that_is_ended_gets_the_status_of_its_server() {
+        for (mut facts, status) in [(php_fpm(), "with 502"), (maitred(), "with 504")] {
+            let pool = pool(&mut facts);
+            pool.wall_limit = Duration::from_secs(30);
+            pool.ini.as_mut().unwrap().entries.clear();
+            let found = look("D8", &facts);
+            let seen = "default_socket_timeout = 60";
+            let clients = found.iter().find(|finding| finding.seen.contains(seen));
+            let clients = clients.expect("clients outlast the script");
+            assert!(clients.consequence.contains(status), "{clients:?}");
+        }
     }
 }
