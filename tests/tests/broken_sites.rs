@@ -291,7 +291,8 @@ fn check_names_logs_and_sockets_that_its_user_may_not_make() {
         assert!(said.lines().any(is_named), "{place} {what}: {said}");
     }
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 1, "a check makes no files");
-    give_to_web_user(folder.path());
+    give_to_web_user(&closed);
+    give_to_web_user(&closed.join("old.log"));
     let checked = check();
     assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
