@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::outside::{command, succeeded, text};
-use maitred_tests::server::{Server, Setup, is_root, public_folder, set_mode, write_file};
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode, user_ids,
+    write_file,
+};
 use maitred_tests::tls::{Authority, s_client, shown, site};
 use maitred_tests::{Target, maitred_program, ports, wait};
 use tempfile::TempDir;
@@ -164,6 +168,10 @@ fn twenty_broken_sites_of_two_hundred_respond_with_503_and_harm_no_other() {
         .site("[[sites]]\nroot = \"/usr/share\"\npool = \"www\"\nhosts = \"new.example\"");
     server.configure(&another);
     assert!(server.reload().contains("reloaded: "));
+    let partly = command(&server, &["reload"]);
+    let said = text(&partly.stderr);
+    assert!(said.contains("reloaded: ") && said.contains("/s9/public"), "{partly:?}");
+    assert_eq!(partly.status.code(), Some(1), "a site that is not served is no success");
     assert_all_serve(&server);
 
     // Folders come back by themselves, the rest with the next reload.
@@ -185,6 +193,7 @@ fn twenty_broken_sites_of_two_hundred_respond_with_503_and_harm_no_other() {
     });
     let status = succeeded(&command(&server, &["status"]));
     assert!(!status.contains("FAULTS"), "{status}");
+    succeeded(&command(&server, &["reload"]));
     server.stop();
 }
 
@@ -246,6 +255,46 @@ fn a_strict_server_starts_only_if_nothing_is_wrong() {
     let one_site = text_of(&gone).replace(good.to_str().unwrap(), gone.to_str().unwrap());
     let refused = serve(one_site, &[]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn check_names_logs_and_sockets_that_its_user_may_not_make() {
+    if !is_root() {
+        return;
+    }
+    let folder = public_folder();
+    write_file(folder.path(), "public/index.html", b"page");
+    write_file(folder.path(), "closed/old.log", b"");
+    let (file, closed) = (folder.path().join("maitred.toml"), folder.path().join("closed"));
+    let lines = format!(
+        "listen = \"{}\"\nerror_log = \"closed/old.log\"\nadmin_socket = \"closed/admin.sock\"\n\
+         [[sites]]\nroot = \"public\"\npool = \"www\"\n\
+         [pools.www]\nmax_children = 1\npm = \"static\"\nslowlog = \"closed/slow.log\"\n\
+         request_slowlog_timeout = \"5s\"\n",
+        ports::free_address()
+    );
+    fs::write(&file, lines).unwrap();
+    let (uid, gid) = user_ids(WEB_USER);
+    let check = || {
+        let mut check = Command::new(maitred_program());
+        check.arg("check").arg(&file).uid(uid).gid(gid).output().expect("check runs")
+    };
+    let refused = check();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let of_user = format!("is not writable for user {WEB_USER}; make it so");
+    for (place, what) in [("2:13", "it"), ("3:16", "its folder"), ("10:11", "its folder")] {
+        let is_named = |line: &str| {
+            line.contains(&format!("maitred.toml:{place}: "))
+                && line.contains(&format!(": {what} {of_user}"))
+        };
+        assert!(said.lines().any(is_named), "{place} {what}: {said}");
+    }
+    assert_eq!(fs::read_dir(&closed).unwrap().count(), 1, "a check makes no files");
+    give_to_web_user(&closed);
+    give_to_web_user(&closed.join("old.log"));
+    let checked = check();
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
 
 #[test]

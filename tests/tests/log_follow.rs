@@ -93,7 +93,16 @@ fn the_lines_about_a_pool_a_command_or_a_request_are_shown_and_followed_through_
     assert!(of_request.iter().all(|line| !line.contains("I talk")), "{of_request:?}");
     ends_without_a_reader(&server, &["-f", "-n", "1", "--request", &id]);
     assert_eq!(lines(&server, &["www/talk", "-n", "1"]).len(), 1);
-    assert_eq!(lines(&server, &["other"]).len(), 0);
+    let refused = |name, why| {
+        let output = output(&server, &[name]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{output:?}");
+    };
+    refused("other", "there is no pool `other`; expected one of `www`");
+    refused("www/walk", "no command or schedule `walk`; expected one of `talk`");
+    let none = output(&server, &["--request", "zzz"]);
+    assert!(none.status.success() && none.stdout.is_empty(), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no line of the log matches"));
 
     fs::rename(&log, folder.path().join("error.log.1")).unwrap();
     server.signal(Signal::USR1);

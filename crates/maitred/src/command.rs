@@ -71,16 +71,19 @@ pub enum Command {
         SIGTERM, SIGINT (Ctrl-C) and SIGQUIT let running requests finish, then stop the server; \
         a second one stops it at once.\n\
         SIGHUP reloads the configuration, SIGUSR2 upgrades to the program on disk, SIGUSR1 reopens \
-        the logs.")]
+        the logs.\n\
+        Exit codes: 0 stopped, 1 failure, 2 wrong usage or configuration.")]
     Serve(Serve),
     /// Check a configuration file and print all its errors
-    #[command(after_long_help = "Example:\n  maitred check maitred.toml")]
+    #[command(after_long_help = "Example:\n  maitred check maitred.toml\n\n\
+        Exit codes: 0 no errors, perhaps warnings, 2 errors or wrong usage.")]
     Check(Check),
     /// Explain how a request would be handled: site, rule by rule, file or script, pool
     #[command(after_long_help = "Examples:\n  \
         maitred explain http://shop.example/old/page\n  \
         maitred explain /wp-login.php --client 192.0.2.1 --method POST\n\n\
-        No running server is queried; the configuration and the files are read.")]
+        No running server is queried; the configuration and the files are read.\n\
+        Exit codes: 0 success, 1 it cannot be explained, 2 wrong usage or configuration.")]
     Explain(Explain),
     /// Show the status of a running server: workers, queues, times, memory, slowest scripts
     #[command(after_long_help = "Examples:\n  \
@@ -117,7 +120,9 @@ pub enum Command {
         maitred logs                       the last 20 lines\n  \
         maitred logs shop --follow         of a pool, as they come\n  \
         maitred logs shop/mails -n 100     of one of its commands or schedules\n  \
-        maitred logs --request 5a0e4c…     what was logged about a request")]
+        maitred logs --request 5a0e4c…     what was logged about a request\n\n\
+        Exit codes: 0 success, also if no line matches, 1 no server replies or the log cannot be \
+        read, 2 wrong usage, also a name that the server does not have.")]
     Logs(LogOptions),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
@@ -146,18 +151,22 @@ pub enum Command {
         maitred reload                         apply changes of the configuration\n  \
         maitred reload www                     and restart PHP of pool www\n  \
         maitred reload --php 8.2               and restart PHP of all pools with PHP 8.2\n\n\
-        No request is lost. If the configuration has an error, or PHP of a pool does not start, \
-        the old configuration stays in use; exit code 1 then.")]
+        No request is lost. If the configuration has an error, it stays as it was; a pool whose \
+        PHP does not start with its new settings goes on with the old ones.\n\
+        Exit codes: 0 all is served as configured, 1 no server replies, something was rejected, or \
+        a site or a pool has a fault, 2 wrong usage.")]
     Reload(Reload),
     /// Stop a running server, as SIGTERM does, and wait until it has exited
     #[command(after_long_help = "Example:\n  maitred stop\n\n\
         Running requests finish within process_control_timeout; a second `maitred stop` kills them \
-        at once.")]
+        at once.\n\
+        Exit codes: 0 it has exited, 1 no server replies, 2 wrong usage.")]
     Stop(Reach),
     /// Drain a running server: let it finish its requests and exit, and wait for that
     #[command(after_long_help = "Example:\n  maitred drain\n\n\
         No more clients are accepted, and running requests finish within process_control_timeout. \
-        Unlike with `maitred stop`, a second one hurries nothing.")]
+        Unlike with `maitred stop`, a second one hurries nothing.\n\
+        Exit codes: 0 it has exited, 1 no server replies, 2 wrong usage.")]
     Drain(Reach),
     /// Drop cached pages of a running server, and wait until no client gets them any more
     #[command(after_long_help = "Examples:\n  \
@@ -166,7 +175,7 @@ pub enum Command {
         maitred purge --tag post-17 --soft          mark them stale: served until regenerated\n  \
         maitred purge --everything --site shop.example\n\n\
         Exit codes: 0 dropped, 1 no server replies or it failed, 2 wrong usage or no matching site \
-        with a cache.")]
+        with a cache, 3 dropped here, but other nodes may still serve the pages.")]
     Purge(Purge),
     /// Warm the page cache: request pages from URLs, lists of URLs, sitemaps
     #[command(after_long_help = "Examples:\n  \
@@ -260,11 +269,12 @@ pub enum Command {
         maitred octane install /srv/shop\n\n\
         Then: php artisan octane:start --server=frankenphp\n\
         Octane runs a program with the name `frankenphp`, which it looks for in PATH and in the \
-        application. The link is that program; without it, Octane downloads FrankenPHP.")]
+        application. The link is that program; without it, Octane downloads FrankenPHP.\n\
+        Exit codes: 0 success, 2 the link cannot be made, or wrong usage.")]
     Octane(OctaneOptions),
     /// Print the completions of a shell
     #[command(after_long_help = "Example:\n  maitred completions bash > \
-        /usr/share/bash-completion/completions/maitred")]
+        /usr/share/bash-completion/completions/maitred\n\nExit codes: 0 success, 2 wrong usage.")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -327,7 +337,7 @@ pub struct Reload {
     /// Restart all pools of this PHP version
     ///
     /// As after an update of PHP or of an extension.
-    #[arg(long, value_name = "X.Y", conflicts_with = "pools", value_parser = nonempty)]
+    #[arg(long, value_name = "X.Y", conflicts_with = "pools", value_parser = php_version)]
     pub php: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -436,6 +446,16 @@ fn nonempty(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A PHP version such as 8.2 or 8.2.31.
+fn php_version(text: &str) -> Result<String, String> {
+    let parts: Vec<&str> = text.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    match (2..=3).contains(&parts.len()) && parts.iter().all(is_number) {
+        true => Ok(text.to_owned()),
+        false => Err("a version such as 8.2 is expected".to_owned()),
+    }
+}
+
 /// A header as `Name: value`.
 fn header(text: &str) -> Result<String, String> {
     maitred_warm::client::header(text).map(|_| text.to_owned())
@@ -538,58 +558,5 @@ pub struct Explain {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Maitred::command().debug_assert();
-    }
-
-    /// The help of a command, on a terminal of 80 columns.
-    fn help(command: &clap::Command, is_long: bool) -> String {
-        let mut command = command.clone().term_width(80);
-        let help = if is_long { command.render_long_help() } else { command.render_help() };
-        help.to_string()
-    }
-
-    #[test]
-    fn the_short_help_of_a_command_fits_a_terminal_and_the_long_one_has_examples() {
-        let mut root = Maitred::command();
-        root.build();
-        for command in root.get_subcommands() {
-            let name = command.get_name();
-            if command.is_hide_set() || name == "help" {
-                continue;
-            }
-            let (short, long) = (help(command, false), help(command, true));
-            let most = if ["bench", "tune"].contains(&name) { 48 } else { 24 };
-            assert!(short.lines().count() <= most, "{name}:\n{short}");
-            assert!(!short.contains("Example"), "{name}:\n{short}");
-            assert!(long.contains("Example"), "{name}:\n{long}");
-        }
-    }
-
-    #[test]
-    fn addresses_may_be_given_several_times_and_in_every_form() {
-        let line = ["maitred", "serve", "--listen", ":80", "--listen", "127.0.0.1:81", "www"];
-        let Command::Serve(serve) = Maitred::parse_from(line).command else { panic!("serve") };
-        let read: Vec<String> = serve.listen.iter().map(|one| one.address.to_string()).collect();
-        assert_eq!(read, ["[::]:80", "127.0.0.1:81"]);
-        assert_eq!(serve.dir, Some(PathBuf::from("www")));
-    }
-
-    #[test]
-    fn a_folder_and_a_configuration_exclude_each_other() {
-        let line = ["maitred", "serve", "www", "--config", "maitred.toml"];
-        assert!(Maitred::try_parse_from(line).is_err());
-    }
-
-    #[test]
-    fn no_workers_and_too_many_workers_are_refused() {
-        for workers in ["0", "-1", "10001", "many"] {
-            assert!(Maitred::try_parse_from(["maitred", "serve", "--workers", workers]).is_err());
-        }
-    }
-}
+#[path = "command_tests.rs"]
+mod tests;

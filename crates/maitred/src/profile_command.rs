@@ -146,7 +146,7 @@ fn summary(asked: &ProfileOptions, samples: ProfileSamples, stacks: &str) -> Str
     let mut lines = vec![format!(
         "{} of running scripts in {} within {} s; share of their own and in total, waits included:",
         plural(count, "stack"),
-        plural(looks, "look"),
+        plural(looks, "sample"),
         asked.duration
     )];
     let share = |part: u64| 100.0 * part as f64 / count.max(1) as f64;

@@ -68,6 +68,7 @@ pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 use fronts::log_manager::LogManager;
 use fronts::{Front, Fronts};
 use jobs::Jobs;
+use logging::log_files;
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
 use processes::application_memory::ApplicationMemories;
@@ -236,7 +237,8 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
 }
 
 /// All mistakes of a configuration on this machine, besides those of its text: users that do not
-/// exist or may not be adopted, missing PHP versions, logs without a folder, and bad certificates.
+/// exist or may not be adopted, missing PHP versions, logs without a folder or that this
+/// user may not write, and bad certificates.
 /// `file` is the file that the configuration was read from.
 pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     let (mut findings, programs) = examine(config, Some(file));
@@ -257,6 +259,9 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
         Err(why) => vec![why],
     };
     findings.mistakes.extend(Error::located(found, file));
+    let mut unwritable = log_files::unwritable(config);
+    unwritable.extend(config.admin_socket.as_deref().and_then(admin::unwritable_folder));
+    findings.mistakes.extend(Error::located(unwritable, file));
     findings.all()
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
 //! nothing. A pool that fails its trial alone takes part as one whose PHP does not start: its old
-//! workers end with the old front, and its requests get a 503 until it is mended. Both fronts
+//! workers end with the old front, and its requests get a 503 until it is fixed. Both fronts
 //! accept from the same sockets until the old one is ordered to hand over.
 
 pub mod handover;

@@ -144,10 +144,11 @@ impl Findings {
             lines.push(format!("no leak was seen in {}", plural(self.requests as u64, "request")));
         }
         if self.settled > 0 {
-            lines.push(format!(
-                "{} values were set by the first requests and never changed again",
-                self.settled
-            ));
+            let values = match self.settled {
+                1 => "1 value was".to_owned(),
+                several => format!("{several} values were"),
+            };
+            lines.push(format!("{values} set by the first requests and never changed again"));
         }
         lines.join("\n")
     }

@@ -4,6 +4,7 @@ mod line_filter;
 mod log_file;
 mod shown_lines;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,18 @@ pub struct LogOptions {
 
 /// Prints the lines.
 pub fn logs(asked: &LogOptions) -> ExitCode {
-    let reply = Client::reach(&asked.reach).and_then(|mut client| client.ask(&Request::FindLog));
-    let (place, supervisor) = match reply {
+    let mut client = match Client::reach(&asked.reach) {
+        Ok(client) => client,
+        Err(why) => return fail(&why),
+    };
+    if let Some(name) = &asked.name {
+        match unknown_name(&mut client, name) {
+            Ok(None) => {}
+            Ok(Some(why)) => return refuse(&why),
+            Err(why) => return fail(&why),
+        }
+    }
+    let (place, supervisor) = match client.ask(&Request::FindLog) {
         Ok(Reply::Log(FoundLog { place, supervisor })) => (place, supervisor),
         Ok(Reply::Refused { why }) => return refuse(&why),
         Ok(_) => return fail(&UNEXPECTED),
@@ -68,6 +79,30 @@ pub fn logs(asked: &LogOptions) -> ExitCode {
         Ok(()) => ExitCode::from(EXIT_SUCCESS),
         Err(why) => fail(&why),
     }
+}
+
+/// Why `POOL` or `POOL/NAME` is nothing that the server has, with the names that exist.
+///
+/// # Errors
+/// One sentence, if the server does not reply.
+fn unknown_name(client: &mut Client, name: &str) -> Result<Option<String>, String> {
+    let (pool, job) = name.split_once('/').unwrap_or((name, ""));
+    let server = match client.ask(&Request::Status { pool: Some(pool.to_owned()) })? {
+        Reply::Status(server) => server,
+        Reply::Refused { why } => return Ok(Some(why)),
+        _ => return Err(UNEXPECTED.to_owned()),
+    };
+    let jobs = server.jobs.iter().filter(|one| one.pool == pool);
+    let names: BTreeSet<&str> = jobs.map(|one| one.name.as_str()).collect();
+    if job.is_empty() || names.contains(job) {
+        return Ok(None);
+    }
+    if names.is_empty() {
+        return Ok(Some(format!("pool `{pool}` has no commands and no schedules")));
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let names = names.join(", ");
+    Ok(Some(format!("pool `{pool}` has no command or schedule `{job}`; expected one of {names}")))
 }
 
 /// Where the lines of a log go.

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use super::LogOutput;
 use super::line_filter::LineFilter;
+use crate::exit_code::complain;
 
 /// Most last lines.
 pub const MAX_LINES: i64 = 10_000;
@@ -65,7 +66,11 @@ impl LogOutput for ShownLines {
     /// Prints the last lines; from now on lines are printed as they come. Whether the output is
     /// still open.
     fn show_last(&mut self) -> bool {
-        for line in self.last.take().unwrap_or_default() {
+        let last = self.last.take().unwrap_or_default();
+        if last.is_empty() && self.most > 0 {
+            complain(&"no line of the log matches; older ones may be in rotated files");
+        }
+        for line in last {
             self.print(&line);
         }
         self.flush()

@@ -21,7 +21,7 @@ use crate::processes::scoreboards::Scoreboards;
 
 pub use connection::AdminConnection;
 use socket::AdminSocket;
-pub use socket::mistake;
+pub use socket::{mistake, unwritable_folder};
 
 /// Most connected commands.
 const MAX_CONNECTIONS: usize = 16;

@@ -20,6 +20,7 @@ use super::connection::AdminConnection;
 use crate::error::Error;
 use crate::limits::Moment;
 use crate::listen::folder_lock::lock_folder;
+use crate::logging::log_files::unwritable_by_us;
 
 /// Mode of the socket.
 const OWNERS: u32 = 0o600;
@@ -46,6 +47,19 @@ pub fn mistake(path: &Path) -> Option<Error> {
                  correct admin_socket"
             ),
         }
+    })
+}
+
+/// Why the user of this process may not make a configured socket.
+pub fn unwritable_folder(path: &Path) -> Option<Error> {
+    let why = unwritable_by_us(path.parent().filter(|folder| folder.is_dir())?)?;
+    let path = path.display();
+    Some(Error::Setting {
+        section: Section::Server,
+        setting: "admin_socket",
+        said: format!(
+            "admin_socket {path} cannot be made: its folder {why}, or correct admin_socket"
+        ),
     })
 }
 

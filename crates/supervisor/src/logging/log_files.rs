@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, LogTarget, Section, SiteLog};
 use maitred_os::guarded;
 use maitred_os::users::{self, Identity};
+use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -21,8 +22,8 @@ pub const LOG_MODE: u32 = 0o640;
 /// Mode of a new log file in php-fpm mode.
 const FPM_LOG_MODE: u32 = 0o600;
 
-/// Logs that are a directory, or whose directory does not exist.
-pub fn mistakes(config: &Config) -> Vec<Error> {
+/// The logs of a configuration that are files, with the settings that name them.
+fn configured(config: &Config) -> Vec<(Section, &'static str, PathBuf)> {
     let file = |log: &LogTarget| match log {
         LogTarget::File(path) => Some(path.clone()),
         _ => None,
@@ -44,8 +45,12 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         (Section::Site(number), "access_log", path)
     });
     let logs = servers.into_iter().chain(pools).chain(sites);
-    let unusable = logs.filter_map(|(section, setting, path)| {
-        let path = path?;
+    logs.filter_map(|(section, setting, path)| Some((section, setting, path?))).collect()
+}
+
+/// Logs that are a directory, or whose directory does not exist.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let unusable = configured(config).into_iter().filter_map(|(section, setting, path)| {
         let remedy = if path.is_dir() {
             format!("it is a directory; name a file in {setting}")
         } else if path.parent().is_some_and(Path::is_dir) {
@@ -57,6 +62,38 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         Some(Error::Setting { section, setting, said })
     });
     unusable.collect()
+}
+
+/// Logs that the user of this process may not write, or not make. Nothing is opened: a check leaves
+/// no files. Root may write everywhere but where the file system is read-only.
+pub fn unwritable(config: &Config) -> Vec<Error> {
+    let unusable = configured(config).into_iter().filter_map(|(section, setting, path)| {
+        let folder = path.parent().filter(|folder| folder.is_dir() && !path.is_dir())?;
+        let (target, what) = match path.exists() {
+            true => (path.as_path(), "it"),
+            false => (folder, "its folder"),
+        };
+        let why = unwritable_by_us(target)?;
+        let path = path.display();
+        let said =
+            format!("{setting} {path} cannot be written: {what} {why}, or correct {setting}");
+        Some(Error::Setting { section, setting, said })
+    });
+    unusable.collect()
+}
+
+/// Why this process may not write to a file or make files in a folder, and what to do.
+pub fn unwritable_by_us(path: &Path) -> Option<String> {
+    let needed = match path.is_dir() {
+        true => Access::WRITE_OK | Access::EXEC_OK,
+        false => Access::WRITE_OK,
+    };
+    let why = rustix::fs::access(path, needed).err()?;
+    let user = users::name_of(users::current().uid);
+    Some(match why {
+        Errno::ROFS => "is on a read-only file system; mount it writable".to_owned(),
+        _ => format!("is not writable for user {user}; make it so"),
+    })
 }
 
 /// Opens a log for appending, and creates it if needed. Neither this nor a write blocks: a FIFO

@@ -208,7 +208,7 @@ impl Supervisor {
         }
         for (_, why) in self.upgrader.failed() {
             error!(
-                "the upgrade goes on without a pool, whose requests get a 503 until it is mended: \
+                "the upgrade goes on without a pool, whose requests get a 503 until it is fixed: \
                  {why}"
             );
         }

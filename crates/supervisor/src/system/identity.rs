@@ -87,21 +87,24 @@ pub fn has_several_users(config: &Config) -> bool {
     users.len() > 1
 }
 
-/// A warning if `admin` shows scripts the requests of other users, or if other machines can reach
-/// it.
+/// A warning if `admin` shows scripts the pools of other users, or if other machines can reach it.
 pub fn admin_is_open(config: &Config) -> Option<String> {
     let admin = config.admin.filter(|_| config.admin_access.token.is_none())?;
     let remedy = "set `admin_token_file`, or let `admin` be a Unix socket";
     if !admin.ip().to_canonical().is_loopback() {
+        let shown = match has_several_users(config) {
+            true => "",
+            false => ", and the URLs of requests without their query strings",
+        };
         return Some(format!(
-            "admin = \"{admin}\" can be reached from other machines; a client there can read \
-             which pools and URLs there are: {remedy}"
+            "admin = \"{admin}\" can be reached from other machines; a client there can read the \
+             names and the load of the pools{shown}: {remedy}"
         ));
     }
     has_several_users(config).then(|| {
         format!(
             "admin = \"{admin}\" has no token, and pools run as several users: the scripts of each \
-             can read there what the others are busy with; {remedy}"
+             can read there the names and the load of all pools; {remedy}"
         )
     })
 }
