@@ -153,8 +153,8 @@ pub enum Command {
         maitred reload --php 8.2               and restart PHP of all pools with PHP 8.2\n\n\
         No request is lost. If the configuration has an error, it stays as it was; a pool whose \
         PHP does not start with its new settings goes on with the old ones.\n\
-        Exit codes: 0 all is served as configured, 1 no server replies, something was rejected, or \
-        a site or a pool has a fault, 2 wrong usage.")]
+        Exit codes: 0 the new configuration is in force, 1 no server replies, or it or settings of \
+        a pool were rejected, 2 wrong usage.")]
     Reload(Reload),
     /// Stop a running server, as SIGTERM does, and wait until it has exited
     #[command(after_long_help = "Example:\n  maitred stop\n\n\
