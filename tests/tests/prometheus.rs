@@ -70,8 +70,8 @@ impl Peers {
 /// Scripts that take about 9 MB of OPcache all together.
 const PARTS: usize = 100;
 
-/// Requests at once, one after the other, between two looks at the alerts: saturation is the load of
-/// a minute, looks included.
+/// Bursts of requests, one after the other, between two looks at the alerts: saturation is the load
+/// of a minute, looks included.
 const BURSTS: u32 = 3;
 
 /// Eight requests at once: one runs, three wait, and the others are refused.
