@@ -54,7 +54,7 @@ impl Client {
         });
         let (stream, server) = stream.map_err(|why| unreachable(&path, &why))?;
         let client = Client { stream: BufReader::new(stream), path, server };
-        if is_default && !users::is_root() && !client.is_trusted() {
+        if is_default && !users::is_root() && !users::is_trusted(server.uid) {
             return Err(format!(
                 "{} is the socket of user {}; name it with --admin-socket if that is meant",
                 client.path.display(),
@@ -62,11 +62,6 @@ impl Client {
             ));
         }
         Ok(client)
-    }
-
-    /// Whether the server is root's or of this user.
-    fn is_trusted(&self) -> bool {
-        self.server.uid == 0 || self.server.uid == users::current().uid
     }
 
     /// The user who runs the server.

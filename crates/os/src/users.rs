@@ -37,6 +37,11 @@ pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
+/// Whether a process of this user may decide what this one runs: it is root's, or of the same user.
+pub fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == Uid::effective().as_raw()
+}
+
 /// The user this process runs as now.
 pub fn current() -> Identity {
     let (uid, gid) = (Uid::effective(), Gid::effective());

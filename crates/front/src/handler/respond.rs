@@ -12,7 +12,7 @@ use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::htaccess;
 use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
-use crate::http::body::{NO_SPACE_FOR_BODY, NoBody, RETRY_BODY_SECONDS};
+use crate::http::body::{BodyError, NO_SPACE_FOR_BODY, RETRY_BODY_SECONDS};
 use crate::http::client::{After, Content, HttpClient, Reply};
 use crate::http::error_body::{in_words, of_request, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
@@ -338,10 +338,10 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
     pub async fn refuse_body(
         &mut self,
         context: &RequestContext<'_>,
-        no_body: NoBody,
+        body_error: BodyError,
     ) -> io::Result<After> {
-        let (status, reason) = match no_body {
-            NoBody::TooLarge => {
+        let (status, reason) = match body_error {
+            BodyError::TooLarge => {
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
                 if context.backend.may_log(target.len()) {
@@ -353,13 +353,13 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 }
                 (413, "")
             }
-            NoBody::TooSlow => (408, "The body came too slowly."),
-            NoBody::Gone => {
+            BodyError::TooSlow => (408, "The body came too slowly."),
+            BodyError::Gone => {
                 self.record.status = 499;
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
-            NoBody::Spool(error) => {
+            BodyError::Refused(refusal) => (refusal.status(), refusal.reason()),
+            BodyError::Spool(error) => {
                 let dir = context.site.spool.path.display();
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
@@ -373,7 +373,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 let reason = "The body could not be kept: the disk is full or cannot be written.";
                 (507, reason)
             }
-            NoBody::NoSpace => {
+            BodyError::NoSpace => {
                 context.backend.count(Counter::BodiesRefused);
                 (503, NO_SPACE_FOR_BODY)
             }

@@ -27,7 +27,7 @@ use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
 use crate::handler::respond::TextResponse;
 use crate::handler::script_response::HttpEncoder;
-use crate::http::body::{Body, NoBody};
+use crate::http::body::{Body, BodyError};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
 use crate::http::spool_folder::SpoolPlace;
@@ -116,7 +116,7 @@ async fn run<C: HttpClient>(
 ) -> io::Result<After> {
     let body = match collect(cx, context).await {
         Ok(body) => body,
-        Err(no_body) => return Box::pin(cx.refuse_body(context, no_body)).await,
+        Err(body_error) => return Box::pin(cx.refuse_body(context, body_error)).await,
     };
     let caller = Caller::of(cx);
     cx.record.body_bytes = body.len();
@@ -170,7 +170,7 @@ fn leaves_to_classic_pool(said: Option<&CgiHeaders>) -> bool {
 async fn collect<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
-) -> Result<Body, NoBody> {
+) -> Result<Body, BodyError> {
     if context.error_page.is_some() || context.head.body == Framing::None {
         return Ok(Body::Memory(Bytes::new().into()));
     }

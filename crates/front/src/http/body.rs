@@ -50,7 +50,7 @@ pub struct BodyFile {
 
 /// The reason why there is no request body.
 #[derive(Debug)]
-pub enum NoBody {
+pub enum BodyError {
     /// It is larger than the site's limit.
     TooLarge,
     /// It arrived too slowly, or not at all.
@@ -156,9 +156,9 @@ impl Collected {
     ///
     /// # Errors
     /// When they exceed the limit, or cannot be stored.
-    pub async fn add(&mut self, bytes: &[u8], place: SpoolPlace<'_>) -> Result<(), NoBody> {
+    pub async fn add(&mut self, bytes: &[u8], place: SpoolPlace<'_>) -> Result<(), BodyError> {
         if self.len() + bytes.len() as u64 > self.limit {
-            return Err(NoBody::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         self.memory.extend_from_slice(bytes);
         let most = if self.file.is_some() {
@@ -173,7 +173,7 @@ impl Collected {
         Ok(())
     }
 
-    async fn write(&mut self, place: SpoolPlace<'_>) -> Result<(), NoBody> {
+    async fn write(&mut self, place: SpoolPlace<'_>) -> Result<(), BodyError> {
         let bytes = std::mem::take(&mut self.memory);
         let mut stored = match self.file.take() {
             Some(mut stored) => {
@@ -184,14 +184,14 @@ impl Collected {
             None => {
                 let mut space = place.account(SpoolPurpose::Body).await;
                 take_space(&mut space, bytes.len())?;
-                let file = place.create().await.map_err(NoBody::Spool)?;
+                let file = place.create().await.map_err(BodyError::Spool)?;
                 self.in_file.get_or_insert_with(InFile::new);
                 BodyFile { file: Arc::new(file), length: 0, space }
             }
         };
         let (target, count) = (stored.file.clone(), bytes.len() as u64);
         let written = blocking(move || (&*target).write_all(&bytes)).await;
-        written.map_err(NoBody::Spool)?;
+        written.map_err(BodyError::Spool)?;
         stored.length += count;
         self.file = Some(stored);
         Ok(())
@@ -201,7 +201,7 @@ impl Collected {
     ///
     /// # Errors
     /// When it cannot be stored.
-    pub async fn finish(mut self, place: SpoolPlace<'_>) -> Result<Body, NoBody> {
+    pub async fn finish(mut self, place: SpoolPlace<'_>) -> Result<Body, BodyError> {
         if self.file.is_none() {
             return Ok(Body::Memory(self.memory));
         }
@@ -213,8 +213,8 @@ impl Collected {
     }
 }
 
-fn take_space(space: &mut SpooledBytes, bytes: usize) -> Result<(), NoBody> {
-    if space.take(bytes) { Ok(()) } else { Err(NoBody::NoSpace) }
+fn take_space(space: &mut SpooledBytes, bytes: usize) -> Result<(), BodyError> {
+    if space.take(bytes) { Ok(()) } else { Err(BodyError::NoSpace) }
 }
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
         let mut collected = Collected::within(1 << 30, 10);
         collected.add(&[1; 200], place).await.unwrap();
         let refused = collected.add(&[1; 100], place).await;
-        assert!(matches!(refused, Err(NoBody::NoSpace)), "{refused:?}");
+        assert!(matches!(refused, Err(BodyError::NoSpace)), "{refused:?}");
         assert_eq!(folder.space.used_by("pool www"), 0);
     }
 }

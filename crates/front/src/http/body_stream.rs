@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use maitred_http1::{ChunkedBody, Framing, Head};
 
-use crate::http::body::NoBody;
+use crate::http::body::BodyError;
 use crate::net::client_rate::Pace;
 
 /// Counts the received and the expected bytes of a body.
@@ -22,9 +22,9 @@ impl Inflow {
     ///
     /// # Errors
     /// When its `Content-Length` header is larger.
-    pub fn of(head: &Head, limit: u64) -> Result<Inflow, NoBody> {
+    pub fn of(head: &Head, limit: u64) -> Result<Inflow, BodyError> {
         if matches!(head.body, Framing::Length(length) if length > limit) {
-            return Err(NoBody::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         Ok(Inflow {
             framing: head.body,
@@ -50,10 +50,10 @@ impl Inflow {
     ///
     /// # Errors
     /// When they exceed the limit.
-    pub fn take(&mut self, count: usize) -> Result<(), NoBody> {
+    pub fn take(&mut self, count: usize) -> Result<(), BodyError> {
         self.taken += count as u64;
         match self.taken > self.limit {
-            true => Err(NoBody::TooLarge),
+            true => Err(BodyError::TooLarge),
             false => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl Inflow {
     ///
     /// # Errors
     /// When its framing is invalid, or it exceeds the limit.
-    pub fn take_from(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, NoBody> {
+    pub fn take_from(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         let piece = match self.framing {
             Framing::None => return Ok(None),
             Framing::Length(length) => {
@@ -83,10 +83,10 @@ impl Inflow {
         Ok(Some(piece).filter(|piece| !piece.is_empty()))
     }
 
-    fn take_chunks(&mut self, input: &mut BytesMut) -> Result<Bytes, NoBody> {
+    fn take_chunks(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
         let mut data = BytesMut::new();
         while !input.is_empty() && !self.is_over {
-            let decoded = self.chunks.decode(input).map_err(NoBody::Refused)?;
+            let decoded = self.chunks.decode(input).map_err(BodyError::Refused)?;
             data.extend_from_slice(decoded.data);
             self.is_over = decoded.complete;
             let consumed = decoded.consumed;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::{Head, ResponseStart};
 
-use crate::http::body::{Body, NoBody};
+use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{Part, ResponseBody, Slice};
 use crate::http::spool_folder::SpoolPlace;
@@ -62,19 +62,19 @@ pub trait HttpClient: Client {
         head: &Head,
         limit: u64,
         place: SpoolPlace<'_>,
-    ) -> Result<Body, NoBody>;
+    ) -> Result<Body, BodyError>;
 
     /// Accepts the request's body: sends `100 Continue` to a client that expects it.
     ///
     /// # Errors
     /// When the client has disconnected.
-    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody>;
+    async fn invite_body(&mut self, head: &Head) -> Result<(), BodyError>;
 
     /// The next piece of the request's body; none at its end. Cancel-safe.
     ///
     /// # Errors
     /// Why there is no more of it; no further request can be read from the connection then.
-    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody>;
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, BodyError>;
 
     /// Its raw connection; none where it shares the connection with others.
     fn raw(&mut self) -> Option<Raw<'_>>;

@@ -1,6 +1,6 @@
 //! The reasons why an upstream HTTP server has sent no complete response.
 
-use crate::http::body::NoBody;
+use crate::http::body::BodyError;
 use crate::proxy::upload::Upload;
 
 /// The reason why a response of an upstream server is missing or incomplete.
@@ -19,7 +19,7 @@ pub enum ProxyError {
     /// Its response has this status, for which the site has an error page.
     Intercepted(u16),
     /// The request's body could not be read.
-    NoBody(NoBody),
+    BodyError(BodyError),
     /// The client closed the connection.
     ClientLeft,
 }

@@ -108,10 +108,10 @@ impl RunningProxyRequest<'_> {
             Err(ProxyError::Unreachable(_)) => "unreachable",
             Err(ProxyError::NotAccepted | ProxyError::Silent | ProxyError::Deaf) => "timeout",
             Err(ProxyError::Broken(_)) => "invalid_response",
-            Err(ProxyError::NoBody(crate::http::body::NoBody::Gone) | ProxyError::ClientLeft) => {
-                CLIENT_CLOSED
-            }
-            Err(ProxyError::NoBody(_)) => "body_rejected",
+            Err(
+                ProxyError::BodyError(crate::http::body::BodyError::Gone) | ProxyError::ClientLeft,
+            ) => CLIENT_CLOSED,
+            Err(ProxyError::BodyError(_)) => "body_rejected",
         };
     }
 }

@@ -12,7 +12,7 @@ use maitred_http1::{Framing, Head};
 use maitred_rules::settings::Proxy;
 use tokio::sync::mpsc;
 
-use crate::http::body::NoBody;
+use crate::http::body::BodyError;
 use crate::http::body_stream::Inflow;
 use crate::http::client::HttpClient;
 
@@ -58,7 +58,7 @@ impl Upload {
     ///
     /// # Errors
     /// When `Content-Length` is larger.
-    pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), NoBody> {
+    pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), BodyError> {
         let inflow = Inflow::of(head, limit)?;
         let (to, pieces) = if inflow.is_over() {
             (None, None)
@@ -104,7 +104,7 @@ impl Upload {
     ///
     /// # Errors
     /// When the body is incomplete.
-    pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), NoBody> {
+    pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), BodyError> {
         let Some(to) = &self.to else { return Ok(()) };
         if self.piece.is_none() {
             let data = client.next_body(&mut self.inflow).await?;

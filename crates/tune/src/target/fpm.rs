@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_doctor::facts::PhpServer;
-use maitred_os::proc;
+use maitred_os::{proc, users};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::replaced_file::TRIAL;
@@ -129,9 +129,8 @@ fn trusted(master: i32) -> Result<File, String> {
         .map_err(|why| format!("process {master} has ended: {why}"))?;
     let status = fs::read_to_string(format!("/proc/self/fd/{}/status", folder.as_raw_fd()))
         .map_err(|why| format!("process {master} has ended: {why}"))?;
-    let own = rustix::process::geteuid().as_raw();
     match proc::user(&status) {
-        Some(user) if user == 0 || user == own => Ok(folder),
+        Some(user) if users::is_trusted(user) => Ok(folder),
         _ => Err(format!(
             "process {master} is not root's, so its program is not run; run the command as its user"
         )),

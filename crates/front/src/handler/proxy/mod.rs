@@ -49,7 +49,7 @@ pub async fn serve<C: HttpClient>(
     let mut begun = server.stats.begin();
     let (mut upload, body) = match Upload::of(context.head, context.max_body_size) {
         Ok(both) => both,
-        Err(no_body) => return cx.refuse_body(context, no_body).await,
+        Err(body_error) => return cx.refuse_body(context, body_error).await,
     };
     let outgoing = Outgoing {
         context,
@@ -175,7 +175,7 @@ async fn send_over<C: HttpClient>(
 ) -> Result<Response<Incoming>, SendError> {
     if !upload.is_over() {
         let invited = cx.client.invite_body(cx.head).await;
-        invited.map_err(|no_body| SendError::Otherwise(ProxyError::NoBody(no_body)))?;
+        invited.map_err(|body_error| SendError::Otherwise(ProxyError::BodyError(body_error)))?;
     }
     let before = link.tap.received();
     let sent = link.sender.try_send_request(request);
@@ -224,7 +224,7 @@ async fn busy(client: &mut impl HttpClient, upload: &mut Upload) -> Result<(), P
         client.gone_later().await;
         return Err(ProxyError::ClientLeft);
     }
-    upload.step(client).await.map_err(ProxyError::NoBody)
+    upload.step(client).await.map_err(ProxyError::BodyError)
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -243,8 +243,8 @@ async fn fail<C: HttpClient>(
 ) -> io::Result<After> {
     let (head, has_begun) = (cx.head, cx.record.status != 0);
     let failure = match failure {
-        ProxyError::NoBody(no_body) if !has_begun => {
-            return cx.refuse_body(outgoing.context, no_body).await;
+        ProxyError::BodyError(body_error) if !has_begun => {
+            return cx.refuse_body(outgoing.context, body_error).await;
         }
         failure => failure,
     };
@@ -280,7 +280,7 @@ fn explain(failure: &ProxyError) -> (u16, &'static str) {
         ProxyError::Intercepted(status) => {
             (*status, "The upstream server responded with an error.")
         }
-        ProxyError::NoBody(_) | ProxyError::ClientLeft => (CLIENT_LEFT, "The client left."),
+        ProxyError::BodyError(_) | ProxyError::ClientLeft => (CLIENT_LEFT, "The client left."),
     }
 }
 
@@ -300,6 +300,6 @@ fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
         ProxyError::Deaf => {
             too_long("it took nothing of a request", rule.send_timeout, "send_timeout")
         }
-        ProxyError::Intercepted(_) | ProxyError::NoBody(_) | ProxyError::ClientLeft => None,
+        ProxyError::Intercepted(_) | ProxyError::BodyError(_) | ProxyError::ClientLeft => None,
     }
 }

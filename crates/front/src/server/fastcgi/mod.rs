@@ -18,7 +18,7 @@ use maitred_scoreboard::Counter;
 use crate::backend::attempt::{Attempt, attempt, reject_early};
 use crate::backend::error::Failure;
 use crate::backend::run::Run;
-use crate::http::body::{Body, NO_SPACE_FOR_BODY, NoBody, RETRY_BODY_SECONDS};
+use crate::http::body::{Body, BodyError, NO_SPACE_FOR_BODY, RETRY_BODY_SECONDS};
 use crate::logging::pool_access_log::Entry;
 use crate::logging::request_lines::RequestLines;
 use crate::net::socket::Socket;
@@ -215,7 +215,7 @@ async fn serve(
     }
     let body = match server.body(call.body_length(), site.place()).await {
         Ok(body) => body,
-        Err(no_body) => return refuse_body(server, call, log, site, no_body).await,
+        Err(body_error) => return refuse_body(server, call, log, site, body_error).await,
     };
     run_script(server, log, thread, &ScriptRequest { call, body: &body, site }).await
 }
@@ -322,26 +322,26 @@ async fn refuse_body(
     call: &FastcgiCall,
     log: Option<&mut Entry>,
     site: &FastcgiSite,
-    no_body: NoBody,
+    body_error: BodyError,
 ) -> io::Result<AfterResponse> {
-    let (status, why) = match no_body {
-        NoBody::TooLarge => (413, "The body is too large."),
-        NoBody::TooSlow => (408, "The body arrived too slowly."),
-        NoBody::Gone => {
+    let (status, why) = match body_error {
+        BodyError::TooLarge => (413, "The body is too large."),
+        BodyError::TooSlow => (408, "The body arrived too slowly."),
+        BodyError::Gone => {
             if let Some(log) = log {
                 log.write(499);
             }
             return end_aborted(server, call.begun.request_id).await;
         }
-        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
-        NoBody::Spool(error) => {
+        BodyError::Refused(refusal) => (refusal.status(), refusal.reason()),
+        BodyError::Spool(error) => {
             let (method, target, dir) = (call.method(), call.target(), site.spool.path.display());
             site.backend.log(&format_args!(
                 "{method} {target}: its body cannot be stored in {dir}: {error}"
             ));
             (507, "The body could not be stored: the disk is full or cannot be written.")
         }
-        NoBody::NoSpace => {
+        BodyError::NoSpace => {
             site.backend.count(Counter::BodiesRefused);
             (503, NO_SPACE_FOR_BODY)
         }

@@ -2,7 +2,7 @@
 
 use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head};
 
-use crate::http::body::{Body, Collected, NoBody};
+use crate::http::body::{Body, BodyError, Collected};
 use crate::http::spool_folder::SpoolPlace;
 use crate::server::http1::connection::Connection;
 
@@ -16,16 +16,16 @@ pub async fn collect(
     head: &Head,
     limit: u64,
     place: SpoolPlace<'_>,
-) -> Result<Body, NoBody> {
+) -> Result<Body, BodyError> {
     let length = match head.body {
         Framing::None => return Ok(Body::Memory(Vec::new())),
-        Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+        Framing::Length(length) if length > limit => return Err(BodyError::TooLarge),
         Framing::Length(length) => Some(length),
         Framing::Chunked => None,
     };
     if head.expects_continue && connection.input().is_empty() {
         let sent = connection.send_interim(CONTINUE).await;
-        sent.map_err(|_| NoBody::Gone)?;
+        sent.map_err(|_| BodyError::Gone)?;
     }
     let mut collected = Collected::new(limit);
     let mut chunks = ChunkedBody::new();
@@ -40,8 +40,8 @@ pub async fn collect(
         }
         match connection.fill_body(collected.len(), &mut pace).await {
             Some(Ok(count)) if count > 0 => {}
-            None => return Err(NoBody::TooSlow),
-            _ => return Err(NoBody::Gone),
+            None => return Err(BodyError::TooSlow),
+            _ => return Err(BodyError::Gone),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) async fn take_length(
     collected: &mut Collected,
     length: u64,
     place: SpoolPlace<'_>,
-) -> Result<bool, NoBody> {
+) -> Result<bool, BodyError> {
     let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
     let input = connection.input();
     let count = missing.min(input.len());
@@ -65,12 +65,12 @@ pub(crate) async fn take_chunks(
     collected: &mut Collected,
     chunks: &mut ChunkedBody,
     place: SpoolPlace<'_>,
-) -> Result<bool, NoBody> {
+) -> Result<bool, BodyError> {
     let input = connection.input().split();
     let mut rest = &input[..];
     let mut complete = false;
     while !rest.is_empty() && !complete {
-        let decoded = chunks.decode(rest).map_err(NoBody::Refused)?;
+        let decoded = chunks.decode(rest).map_err(BodyError::Refused)?;
         collected.add(decoded.data, place).await?;
         rest = &rest[decoded.consumed..];
         complete = decoded.complete;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use maitred_http1::{Framing, Head, ResponseFraming, ResponseStart, Version, write_head};
 
-use crate::http::body::{Body, NoBody};
+use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply, Written};
 use crate::http::spool;
@@ -112,19 +112,19 @@ impl HttpClient for Connection {
         head: &Head,
         limit: u64,
         place: SpoolPlace<'_>,
-    ) -> Result<Body, NoBody> {
+    ) -> Result<Body, BodyError> {
         crate::server::http1::body::collect(self, head, limit, place).await
     }
 
-    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+    async fn invite_body(&mut self, head: &Head) -> Result<(), BodyError> {
         if !head.expects_continue || !self.input().is_empty() {
             return Ok(());
         }
         let sent = self.send_interim(maitred_http1::CONTINUE).await;
-        sent.map_err(|_| NoBody::Gone)
+        sent.map_err(|_| BodyError::Gone)
     }
 
-    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<bytes::Bytes>, NoBody> {
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<bytes::Bytes>, BodyError> {
         loop {
             if let Some(piece) = inflow.take_from(self.input())? {
                 return Ok(Some(piece));
@@ -137,8 +137,8 @@ impl HttpClient for Connection {
             let filled = self.fill_body(total, pace).await;
             match filled {
                 Some(Ok(count)) if count > 0 => {}
-                None => return Err(NoBody::TooSlow),
-                _ => return Err(NoBody::Gone),
+                None => return Err(BodyError::TooSlow),
+                _ => return Err(BodyError::Gone),
             }
         }
     }

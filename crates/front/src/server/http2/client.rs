@@ -15,7 +15,7 @@ use http::{Response, StatusCode};
 use maitred_http1::{Framing, Head, Method};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
+use crate::http::body::{Body, BodyError, Collected, MEMORY_BYTES};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
@@ -244,9 +244,9 @@ impl Http2Client {
         &mut self,
         collected: &Collected,
         pace: &mut StreamPace,
-    ) -> Result<Option<Bytes>, NoBody> {
+    ) -> Result<Option<Bytes>, BodyError> {
         let Some(body) = &mut self.body else {
-            return Err(NoBody::Gone);
+            return Err(BodyError::Gone);
         };
         let data = poll_fn(|cx| body.poll_data(cx));
         let (moved, now) = (self.trunk.accounts.noise.has_read(), Instant::now());
@@ -260,10 +260,10 @@ impl Http2Client {
                 Ok(Some(bytes))
             }
             Ok(None) => Ok(None),
-            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Ok(Some(Err(_))) => Err(BodyError::Gone),
             Err(_) => {
                 self.trunk.too_slow(TooSlow::Sending);
-                Err(NoBody::TooSlow)
+                Err(BodyError::TooSlow)
             }
         }
     }
@@ -357,10 +357,10 @@ impl HttpClient for Http2Client {
         head: &Head,
         limit: u64,
         place: SpoolPlace<'_>,
-    ) -> Result<Body, NoBody> {
+    ) -> Result<Body, BodyError> {
         match head.body {
             Framing::None => return Ok(Body::Memory(Vec::new())),
-            Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+            Framing::Length(length) if length > limit => return Err(BodyError::TooLarge),
             _ => {}
         }
         self.invite_body(head).await?;
@@ -374,19 +374,19 @@ impl HttpClient for Http2Client {
         collected.finish(place).await
     }
 
-    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+    async fn invite_body(&mut self, head: &Head) -> Result<(), BodyError> {
         if !head.expects_continue {
             return Ok(());
         }
         let mut interim = Response::new(());
         *interim.status_mut() = StatusCode::CONTINUE;
         let sent = self.respond.send_informational(interim);
-        sent.map_err(|_| NoBody::Gone)
+        sent.map_err(|_| BodyError::Gone)
     }
 
-    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody> {
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, BodyError> {
         let Some(body) = &mut self.body else {
-            return Err(NoBody::Gone);
+            return Err(BodyError::Gone);
         };
         let pace = &mut self.body_pace;
         let pace = pace.get_or_insert_with(|| StreamPace::of_body(&self.trunk));
@@ -407,10 +407,10 @@ impl HttpClient for Http2Client {
                 self.body = None;
                 Ok(None)
             }
-            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Ok(Some(Err(_))) => Err(BodyError::Gone),
             Err(_) => {
                 self.trunk.too_slow(TooSlow::Sending);
-                Err(NoBody::TooSlow)
+                Err(BodyError::TooSlow)
             }
         }
     }

@@ -12,7 +12,7 @@ use maitred_fastcgi::{
 };
 use tokio::time::Instant;
 
-use crate::http::body::{Body, Collected, NoBody};
+use crate::http::body::{Body, BodyError, Collected};
 use crate::http::client::Client;
 use crate::http::spool;
 use crate::http::spool_folder::SpoolPlace;
@@ -181,21 +181,21 @@ impl WebServer {
     ///
     /// # Errors
     /// Why there is none; the connection is unusable then.
-    pub async fn body(&mut self, length: u64, place: SpoolPlace<'_>) -> Result<Body, NoBody> {
+    pub async fn body(&mut self, length: u64, place: SpoolPlace<'_>) -> Result<Body, BodyError> {
         if length > MAX_BODY_BYTES {
-            return Err(NoBody::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         let mut collected = Collected::new(length);
         let mut pace = self.connection.body_pace();
         self.takes_body = length > 0;
         loop {
             let mut complete = false;
-            while let Some(step) = self.step().map_err(|_| NoBody::Gone)? {
+            while let Some(step) = self.step().map_err(|_| BodyError::Gone)? {
                 match step {
                     ReadStep::BodyEnd => complete = true,
                     ReadStep::Abort => {
                         self.has_aborted = true;
-                        return Err(NoBody::Gone);
+                        return Err(BodyError::Gone);
                     }
                     _ => {}
                 }
@@ -208,11 +208,11 @@ impl WebServer {
                 self.takes_body = false;
                 return collected.finish(place).await;
             }
-            self.send_replies().await.map_err(|_| NoBody::Gone)?;
+            self.send_replies().await.map_err(|_| BodyError::Gone)?;
             match self.connection.fill_body(collected.len(), &mut pace).await {
                 Some(Ok(count)) if count > 0 => {}
-                None => return Err(NoBody::TooSlow),
-                _ => return Err(NoBody::Gone),
+                None => return Err(BodyError::TooSlow),
+                _ => return Err(BodyError::Gone),
             }
         }
     }

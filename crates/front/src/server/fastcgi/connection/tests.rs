@@ -65,7 +65,7 @@ async fn a_body_that_never_ends_is_too_slow() {
     slow.write_all(&bytes).unwrap();
     server.next_request().await.unwrap();
     let refused = server.body(100, place(&nowhere())).await;
-    assert!(matches!(refused, Err(NoBody::TooSlow)));
+    assert!(matches!(refused, Err(BodyError::TooSlow)));
 }
 
 #[tokio::test(start_paused = true)]
