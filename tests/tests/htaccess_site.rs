@@ -2,7 +2,7 @@
 //! document root, listings, `maitred check` and `maitred explain`, ways to run scripts, HTTP/2.
 
 use maitred_tests::booted;
-use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::http2;
 use maitred_tests::peer::Peer;
 use maitred_tests::server::{
@@ -174,6 +174,49 @@ fn a_response_whose_headers_take_too_long_to_determine_is_not_sent_without_them(
     assert_eq!(get(&server, "/set/x.php?b", &[]).header("X-Frame-Options"), None);
     assert_eq!(get(&server, "/edit/x.php?aa", &[]).header("X-Query"), Some("safe"));
     assert_eq!(get(&server, "/y", &[]).text(), "page");
+}
+
+#[test]
+fn a_section_whose_pattern_is_too_slow_for_a_name_neither_grants_nor_denies() {
+    let pattern = "<FilesMatch \"^(a|aa)+$\">\nRequire all";
+    let grants = format!("Require all denied\n{pattern} granted\n</FilesMatch>\n");
+    let denies = format!("{pattern} denied\n</FilesMatch>\n");
+    let slow = format!("{}b", "a".repeat(40));
+    let root = document_root(&[("grants/.htaccess", &grants), ("denies/.htaccess", &denies)]);
+    for (folder, name) in
+        ["grants", "denies"].iter().flat_map(|folder| ["aa", "b", &slow].map(|name| (folder, name)))
+    {
+        write_file(root.path(), &format!("{folder}/{name}"), b"page");
+    }
+    let server = serve(&root, &[]);
+    let status = |folder: &str, name: &str| get(&server, &format!("/{folder}/{name}"), &[]).status;
+    assert_eq!(["aa", "b", &slow].map(|name| status("grants", name)), [200, 403, 500]);
+    assert_eq!(["aa", "b", &slow].map(|name| status("denies", name)), [403, 200, 500]);
+}
+
+#[test]
+fn a_status_without_content_leaves_the_connection_to_the_next_response() {
+    let rules =
+        [204, 205, 304, 100, 103].map(|status| format!("RewriteRule ^{status}$ /x [R={status}]\n"));
+    let lines = format!("RewriteEngine On\n{}Redirect 204 /gone.ico\n", rules.concat());
+    let root = document_root(&[(".htaccess", &lines), ("style.css", "a{}")]);
+    let server = serve(&root, &[]);
+    // No final response has a status below 200.
+    let expected =
+        [("204", 204), ("304", 304), ("gone.ico", 204), ("205", 205), ("100", 500), ("103", 500)];
+    for (path, status) in expected {
+        let mut connection = Connection::open(server.address());
+        let both = ["/".to_owned() + path, "/style.css".to_owned()];
+        let both = both.map(|target| Request::get(&target).to_bytes()).concat();
+        connection.send(&both).expect("requests are sent");
+        let first = connection.read_response(false).expect("a response");
+        assert_eq!(first.status, status, "{path}");
+        if matches!(status, 204 | 304) {
+            assert_eq!((first.text().as_str(), first.header("Content-Length")), ("", None));
+        }
+        let next = connection.read_response(false).expect("the next response");
+        assert_eq!((next.status, next.text().as_str()), (200, "a{}"), "{path}");
+    }
 }
 
 #[test]
@@ -474,13 +517,8 @@ fn a_hash_of_crypt_is_reported_with_the_command_that_replaces_it() {
     server.stop();
 }
 
-#[test]
-fn a_hash_that_would_take_all_memory_or_a_processor_for_days_ends_nothing() {
-    let digits = "A".repeat(43);
-    let argon2 = format!("bob:$argon2id$v=19$m=4294967295,t=1,p=1$c29tZXNhbHRzb21l${digits}\n");
-    let bcrypt = format!("bob:$2y$31${}\n", ".".repeat(53));
-    let folders = [("m", argon2.as_str()), ("t", &bcrypt), ("ok", BOB)];
-    let root = document_root(&[("m/x", "page"), ("t/x", "page"), ("ok/x", "page")]);
+/// Puts a file of users in each of these folders, that `.htaccess` demands.
+fn protect(root: &TempDir, folders: &[(&str, &str)]) {
     for (folder, users) in folders {
         let file = root.path().join(folder).join(".users");
         let lines = "AuthType Basic\nAuthName x\nRequire valid-user\nAuthUserFile";
@@ -491,6 +529,16 @@ fn a_hash_that_would_take_all_memory_or_a_processor_for_days_ends_nothing() {
     if is_root() {
         give_to_web_user(root.path());
     }
+}
+
+#[test]
+fn a_hash_that_would_take_all_memory_or_a_processor_for_days_ends_nothing() {
+    let digits = "A".repeat(43);
+    let argon2 = format!("bob:$argon2id$v=19$m=4294967295,t=1,p=1$c29tZXNhbHRzb21l${digits}\n");
+    let bcrypt = format!("bob:$2y$31${}\n", ".".repeat(53));
+    let folders = [("m", argon2.as_str()), ("t", &bcrypt), ("ok", BOB)];
+    let root = document_root(&[("m/x", "page"), ("t/x", "page"), ("ok/x", "page")]);
+    protect(&root, &folders);
     let server = serve(&root, &[]);
     let (front, mark) = (server.front().expect("a front runs").pid, server.log().mark());
     for _ in 0..5 {
@@ -501,5 +549,19 @@ fn a_hash_that_would_take_all_memory_or_a_processor_for_days_ends_nothing() {
     server.expect_log(mark, "/t/.users:1: this line has a bcrypt hash of cost 31");
     assert_eq!(get(&server, "/ok/x", &[AS_BOB]).text(), "page");
     assert_eq!(server.front().expect("a front runs").pid, front);
+    server.stop();
+}
+
+#[test]
+fn a_users_file_beyond_the_limit_is_refused_with_its_name() {
+    let large = format!("{BOB}{}", "# a comment\n".repeat((4 << 20) / 12));
+    let folders = [("ok", BOB), ("large", &large)];
+    let root = document_root(&[("ok/x", "page"), ("large/x", "page")]);
+    protect(&root, &folders);
+    let server = serve(&root, &[]);
+    let mark = server.log().mark();
+    assert_eq!(get(&server, "/large/x", &[AS_BOB]).status, 500);
+    server.expect_log(mark, "/large/.users is larger than 4 MiB, the limit of such a file");
+    assert_eq!(get(&server, "/ok/x", &[AS_BOB]).text(), "page");
     server.stop();
 }

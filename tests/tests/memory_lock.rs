@@ -1,6 +1,8 @@
 //! The private memory of processes is counted by a process of its own, since a tenant can hold the
 //! lock that this needs: the supervisor goes on, whatever that process waits for.
 
+use std::time::Duration;
+
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{command, status, text};
 use maitred_tests::processes::{Process, Signal};
@@ -119,5 +121,21 @@ fn a_process_that_counts_and_is_stopped_or_killed_is_replaced_and_the_supervisor
     });
     server.expect_log(mark, "pool www: the private pages of its processes could not be counted");
     assert!(is_measured(LATE));
+    server.stop();
+}
+
+#[test]
+fn the_process_that_counts_memory_ends_after_half_a_minute_without_work() {
+    let root = document_root(&[("pid.php", "<?php echo getmypid();")]);
+    let server = Setup::new(root.path()).workers(1).start();
+    let mark = server.log().mark();
+    let is_measured = || memory(&server, "www")["measured"] == "private";
+    wait::until_true("private pages to be counted", is_measured);
+    let counts = reader(&server).expect("it has counted");
+    let ended = || (!counts.is_running()).then_some(());
+    wait::until_within("the process to end", Duration::from_secs(120), ended);
+    wait::until_true("private pages to be counted again", is_measured);
+    let said = server.log().since(mark);
+    assert!(!said.iter().any(|line| line.contains("counts memory")), "{said:?}");
     server.stop();
 }

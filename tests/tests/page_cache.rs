@@ -259,6 +259,28 @@ fn a_request_with_credentials_takes_no_lock_from_those_without() {
     assert!(status(&get(&server, &target)).contains("; hit;"));
 }
 
+#[test]
+fn a_request_that_keeps_its_own_response_out_leaves_the_lock_to_others() {
+    let root = site();
+    let server = serve(&root, &["lock_timeout = \"60s\""]);
+    let target = format!("/a?{MAX_AGE}&h[]=Vary:%20X-Kind");
+    let long = "k".repeat(20_000);
+    let own = with(&server, &target, &[("X-Kind", &long)]);
+    assert!(status(&own).ends_with("; detail=vary-too-long"), "{}", status(&own));
+    fs::write(root.path().join("wait"), "").unwrap();
+    let send = |_| {
+        let mut connection = Connection::open(server.address());
+        connection.send(&Request::get(&target).to_bytes()).unwrap();
+        connection
+    };
+    let others: Vec<Connection> = (0..20).map(send).collect();
+    wait_for_runs(root.path(), "/a", 2);
+    fs::write(root.path().join("go"), "").unwrap();
+    for mut other in others {
+        assert_eq!(other.read_response(false).unwrap().text(), "run 2");
+    }
+}
+
 fn wait_for_runs(root: &Path, path: &str, count: usize) {
     let folder = root.join("runs");
     let has = || {

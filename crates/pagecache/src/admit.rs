@@ -40,6 +40,8 @@ reasons! {
         VaryStar = "vary-star",
         /// It varies on more headers than are supported.
         VaryTooMuch = "vary-too-much",
+        /// The request headers on which it varies are too long.
+        VaryTooLong = "vary-too-long",
         /// Its status is not storable: 206, 304, or an unknown one with `must-understand`.
         Status = "status",
         /// It states no lifetime, and the site has none for it.
@@ -65,6 +67,16 @@ reasons! {
         ..
         /// The request bypassed the cache.
         Bypassed(Bypass)
+    }
+}
+
+impl NotStored {
+    /// Whether the request is the reason: the response to another one may be stored.
+    pub fn is_of_request(self) -> bool {
+        matches!(
+            self,
+            NotStored::Authorization | NotStored::ContentEncoding | NotStored::VaryTooLong
+        )
     }
 }
 

@@ -7,6 +7,7 @@
 //!                    │ finish(Failed): the first waiter fills, the others wait for it
 //!                    │ finish(ServedStale): waiters get the stale page; the next request fills
 //!                    │ finish(NotStored): waiters pass through, and so do requests for a while
+//!                    │ finish(OfRequest): waiters pass through; the next request fills
 //!                    ╰ the fill is older than `age`: the next request fills beside it; if the
 //!                      old fill stores a page after all, waiters look up again at once
 //! ```
@@ -53,6 +54,8 @@ pub enum FillResult {
     Stored,
     /// There is a response, and it was not stored.
     NotStored,
+    /// There is a response, which was not stored because of its own request: those of others may be.
+    OfRequest,
     /// There is no response.
     Failed,
     /// There is no response; a stale entry is served, also to all waiters.
@@ -176,14 +179,14 @@ impl<W> Fills<W> {
             match how {
                 FillResult::NotStored => shard.remember_uncacheable(hash, now),
                 FillResult::Stored => shard.forget_uncacheable(hash),
-                FillResult::Failed | FillResult::ServedStale => {}
+                FillResult::OfRequest | FillResult::Failed | FillResult::ServedStale => {}
             }
             Some(filling.waiters)
         });
         let Some(mut waiters) = ended else { return };
         let told = match how {
             FillResult::Stored => FillNotice::Retry,
-            FillResult::NotStored => FillNotice::PassThrough,
+            FillResult::NotStored | FillResult::OfRequest => FillNotice::PassThrough,
             FillResult::ServedStale => FillNotice::UseStale,
             FillResult::Failed => return self.pass_on(key, waiters, now, &mut tell),
         };
@@ -391,6 +394,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_keeps_its_own_response_out_keeps_out_no_other() {
+        let fills = Fills::default();
+        let ticket = fill(&fills, 0);
+        fills.join(&key("a"), 0, AGE, || 1);
+        assert_eq!(
+            finish(&fills, ticket, FillResult::OfRequest, 1),
+            [(1, FillNotice::PassThrough)]
+        );
+        let ticket = fill(&fills, 2);
+        assert_eq!(fills.join(&key("a"), 2, AGE, || 2), Joined::Wait);
+        assert_eq!(finish(&fills, ticket, FillResult::Stored, 3), [(2, FillNotice::Retry)]);
+    }
+
+    #[test]
     fn who_fills_for_too_long_is_not_waited_for_any_more() {
         let fills = Fills::default();
         let slow = fill(&fills, 0);
@@ -468,7 +485,7 @@ mod tests {
     proptest! {
         /// Every waiter gets a notice in the end, and there is one fill at a time.
         #[test]
-        fn all_waiters_are_told(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
+        fn all_waiters_are_told(steps in proptest::collection::vec((0u8..7, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();
             let (mut now, mut waiting, mut next) = (0, BTreeSet::new(), 0);
             let mut tickets: Vec<Ticket> = Vec::new();
@@ -502,6 +519,7 @@ mod tests {
                     }
                     3 => run(&mut tickets, FillResult::Stored, now, &mut waiting),
                     4 => run(&mut tickets, FillResult::NotStored, now, &mut waiting),
+                    5 => run(&mut tickets, FillResult::OfRequest, now, &mut waiting),
                     _ => run(&mut tickets, FillResult::Failed, now, &mut waiting),
                 }
             }

@@ -79,7 +79,7 @@ impl PageKeys {
         fields: impl Iterator<Item = Field<'a>> + Clone,
     ) -> Result<PageKeys, NotStored> {
         let variant = (!vary.is_empty()).then(|| primary.variant(vary, fields));
-        let variant = variant.transpose().map_err(|_| NotStored::VaryTooMuch)?;
+        let variant = variant.transpose().map_err(|_| NotStored::VaryTooLong)?;
         Ok(PageKeys { primary: primary.clone(), variant: variant.map(|key| (vary.clone(), key)) })
     }
 }

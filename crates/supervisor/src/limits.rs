@@ -111,6 +111,9 @@ pub const COUNTS_QUEUED: usize = 1024;
 /// Timeout of the process that counts, from its start until it takes orders.
 pub const MEMORY_READER_START: Duration = Duration::from_secs(10);
 
+/// How long it stays with nothing to count.
+pub const MEMORY_READER_IDLE: Duration = Duration::from_secs(30);
+
 /// Most reports acted on in one turn of the process that counts: it has one order at a time.
 pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
 

@@ -417,6 +417,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
             let length = bytes.len();
             match client.try_send(bytes) {
                 Ok(0) => {
+                    self.progress.has_sent |= client.has_promised();
                     if let Err(error) = self.spool.settle().await {
                         self.log_spool_error(length, &error);
                     }

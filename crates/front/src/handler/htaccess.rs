@@ -243,7 +243,9 @@ impl Evaluated {
                 htaccess_cache::save(context, unsaved, last, Saved::Status(status));
                 match status {
                     300..400 => Ok(redirect(status, &request).into()),
-                    _ => failed(status),
+                    200..600 => failed(status),
+                    // No final response has such a status.
+                    _ => failed(500),
                 }
             }
             Outcome::Mistake(_) | Outcome::TooCostly => failed(500),

@@ -37,7 +37,7 @@ pub async fn authenticate(
             file: request.conf.authn.users.clone(),
             group_file: request.conf.authn.groups.clone(),
             name: basic_user(context.head.header("authorization")),
-            groups: groups(context, thread, request),
+            groups: groups(context, thread, request).await,
         }),
         Outcome::Unknown => Err(challenge(request)),
         Outcome::Busy => {
@@ -49,12 +49,14 @@ pub async fn authenticate(
 }
 
 /// The groups of the `AuthGroupFile`; without a usable one there are none.
-fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
+async fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
     if request.conf.authn.groups.is_none() {
         return Arc::default();
     }
-    let groups = file(context, thread, NamedFile::of_groups(request));
-    groups.and_then(|groups| thread.shared.porter.groups(&groups)).unwrap_or_default()
+    let Some(groups) = file(context, thread, NamedFile::of_groups(request)) else {
+        return Arc::default();
+    };
+    thread.shared.porter.groups(&groups).await.unwrap_or_default()
 }
 
 /// The response that asks for a name and a password.

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use maitred_http1::Method;
+use maitred_http1::{Method, carries_body};
 use maitred_scoreboard::Counter;
 
 use crate::backend::error::Failure;
@@ -316,7 +316,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         self.send_text(error.status, &headers, content, error.after).await
     }
 
-    /// Sends a response with its length; to HEAD without its content (RFC 9110 §9.3.2).
+    /// Sends a response with its length; to HEAD without its content (RFC 9110 §9.3.2), and without
+    /// both if its status has none (§6.4.1).
     async fn send_text(
         &mut self,
         status: u16,
@@ -324,8 +325,9 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         content: Content<'_>,
         after: After,
     ) -> io::Result<After> {
-        let length = Some(content.len());
-        let content = if self.head.kind() == Method::Head { Content::Nothing } else { content };
+        let length = carries_body(false, status).then_some(content.len());
+        let is_head = self.head.kind() == Method::Head;
+        let content = if carries_body(is_head, status) { content } else { Content::Nothing };
         let response =
             WholeResponse { headers, length, ..WholeResponse::new(status, content, after) };
         self.send(&response).await

@@ -152,6 +152,10 @@ async fn run<C: HttpClient>(
         cx.record.status = RequestOutcome::ClientLeft.status();
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
+    if tried.progress.has_sent && matches!(tried.outcome, Err(Failure::FileNamed)) {
+        // Only the rest of an interim response may follow its beginning.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
     match &tried.outcome {
         Ok(()) => Ok(after(tee.encoder().reusable, context)),
         Err(Failure::FileNamed) if leaves_to_classic_pool(tee.encoder().script_head()) => {

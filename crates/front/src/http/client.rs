@@ -203,6 +203,11 @@ pub trait Client {
     /// When the client has disconnected.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Whether it has encrypted bytes that count as sent later: only those may follow.
+    fn has_promised(&self) -> bool {
+        false
+    }
+
     /// Waits until more can be sent.
     ///
     /// # Errors

@@ -3,11 +3,9 @@
 //! while.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +17,7 @@ use maitred_rules::htpasswd::{Attempt, UnusableHashes, Users};
 use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
 
+use crate::site::checked_files::{CheckedFiles, FileToCheck};
 use crate::site::password_turns::{AT_A_TIME, Applicant, PasswordTurns};
 
 /// Passwords of the `AuthUserFile`s of one site that are verified at a time.
@@ -28,12 +27,10 @@ const MAX_PASSWORD_BYTES: usize = 512;
 /// Verified passwords that are remembered, and for how long.
 const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Least interval between two checks of a users file.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Most files that are cached: `.htaccess` files may name any number.
-const MAX_FILES: usize = 4096;
-/// Largest users file in bytes.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Largest file of a `basic_auth`, in MiB.
+const MAX_FILE_MIB: u64 = 16;
+/// Largest `AuthUserFile` or `AuthGroupFile`, in MiB: some 50,000 users.
+const MAX_HTACCESS_FILE_MIB: u64 = 4;
 
 /// The result of an authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,10 +111,13 @@ impl Authenticator {
     /// Authenticates a request of `client` against a users file.
     pub async fn admit(&self, head: &Head, file: UsersFile<'_>, client: IpAddr) -> Outcome {
         let (users, turns) = match file {
-            UsersFile::OfSetting(path) => (self.files.get(path, "basic_auth", load), &self.turns),
+            UsersFile::OfSetting(path) => {
+                let file = FileToCheck { path, setting: "basic_auth", load };
+                (self.files.get(file).await, &self.turns)
+            }
             UsersFile::OfHtaccess { path, .. } => {
-                let users = self.htaccess_files.get(path, "AuthUserFile", load_as_apache);
-                (users, &self.htaccess_turns)
+                let file = FileToCheck { path, setting: "AuthUserFile", load: load_as_apache };
+                (self.htaccess_files.get(file).await, &self.htaccess_turns)
             }
         };
         let Some(users) = users else {
@@ -145,8 +145,9 @@ impl Authenticator {
     }
 
     /// The groups of an `AuthGroupFile`; none if it is unusable.
-    pub fn groups(&self, file: &Path) -> Option<Arc<Groups>> {
-        self.groups.get(file, "AuthGroupFile", load_groups)
+    pub async fn groups(&self, path: &Path) -> Option<Arc<Groups>> {
+        let file = FileToCheck { path, setting: "AuthGroupFile", load: load_groups };
+        self.groups.get(file).await
     }
 
     fn digest(&self, file: &Path, attempt: &Attempt, name: &str) -> [u8; 32] {
@@ -178,75 +179,8 @@ impl Authenticator {
     }
 }
 
-/// Parsed files, read again when they change.
-#[derive(Debug)]
-struct CheckedFiles<T>(Mutex<HashMap<PathBuf, CheckedFile<T>>>);
-
-#[derive(Debug)]
-struct CheckedFile<T> {
-    parsed: Option<Arc<T>>,
-    identity: Option<(u64, u64, i64, i64, u64)>,
-    looked: Instant,
-}
-
-impl<T> Default for CheckedFiles<T> {
-    fn default() -> CheckedFiles<T> {
-        CheckedFiles(Mutex::default())
-    }
-}
-
-impl<T> CheckedFiles<T> {
-    /// The file as it is now, or as it was last usable. `setting` is what names it.
-    fn get(
-        &self,
-        file: &Path,
-        setting: &str,
-        load: fn(&Path) -> Result<T, String>,
-    ) -> Option<Arc<T>> {
-        let mut files = lock(&self.0);
-        let now = Instant::now();
-        if let Some(known) = files.get_mut(file) {
-            if now.duration_since(known.looked) < LOOK_EVERY {
-                return known.parsed.clone();
-            }
-            known.looked = now;
-            if identity(file) == known.identity && known.parsed.is_some() {
-                return known.parsed.clone();
-            }
-        }
-        let identity = identity(file);
-        let parsed = match load(file) {
-            Ok(parsed) => Some(Arc::new(parsed)),
-            Err(why) => {
-                // The former one stays: a file that is being written does not lock everybody out.
-                let before = files.get(file).and_then(|known| known.parsed.clone());
-                let is_news = files.get(file).is_none_or(|known| known.identity != identity);
-                if is_news {
-                    let goes_on = match before {
-                        Some(_) => "; the former users stay",
-                        None => "; all requests are refused",
-                    };
-                    tracing::error!("{setting}: {why}{goes_on}");
-                }
-                before
-            }
-        };
-        if files.len() >= MAX_FILES {
-            files.clear();
-        }
-        let known = CheckedFile { parsed: parsed.clone(), identity, looked: now };
-        files.insert(file.to_owned(), known);
-        parsed
-    }
-}
-
 fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
-    let found = fs::metadata(file).ok()?;
-    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
 /// Reads a users file.
@@ -254,12 +188,12 @@ fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
 /// # Errors
 /// One sentence, with the file and the line.
 pub fn load(file: &Path) -> Result<Users, String> {
-    Users::parse(&read(file)?).map_err(|(line, why)| at_line(file, line, &why))
+    Users::parse(&read(file, MAX_FILE_MIB)?).map_err(|(line, why)| at_line(file, line, &why))
 }
 
 /// Reads a users file as Apache does.
 fn load_as_apache(file: &Path) -> Result<Users, String> {
-    let users = Users::parse_as_apache(&read(file)?);
+    let users = Users::parse_as_apache(&read(file, MAX_HTACCESS_FILE_MIB)?);
     let users = users.map_err(|(line, why)| at_line(file, line, &why))?;
     if let Some(unusable) = users.unusable() {
         tracing::warn!("AuthUserFile: {}", about(file, unusable));
@@ -285,24 +219,23 @@ fn about(file: &Path, unusable: &UnusableHashes) -> String {
 }
 
 fn load_groups(file: &Path) -> Result<Groups, String> {
-    Ok(Groups::parse(read(file)?.as_bytes()))
+    Ok(Groups::parse(read(file, MAX_HTACCESS_FILE_MIB)?.as_bytes()))
 }
 
 fn at_line(file: &Path, line: usize, why: &str) -> String {
     format!("{}:{line}: this line {why}", file.display())
 }
 
-fn read(file: &Path) -> Result<String, String> {
+fn read(file: &Path, most_mib: u64) -> Result<String, String> {
     let name = file.display();
     let cannot = |error: std::io::Error| format!("{name} cannot be read: {error}");
     let opened = walk::open_to_read(file, Rule::of_reader()).map_err(cannot)?;
     let size = opened.metadata().map_err(cannot)?.len();
-    if size > MAX_FILE_BYTES {
-        let most = MAX_FILE_BYTES >> 20;
-        return Err(format!("{name} is larger than {most} MiB, which no file of users is"));
+    if size > most_mib << 20 {
+        return Err(format!("{name} is larger than {most_mib} MiB, the limit of such a file"));
     }
     let mut text = String::new();
-    let read = opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);
+    let read = opened.take(most_mib << 20).read_to_string(&mut text);
     read.map_err(cannot)?;
     Ok(text)
 }

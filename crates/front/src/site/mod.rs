@@ -2,6 +2,7 @@
 
 pub(crate) mod acme_challenges;
 pub mod auth;
+pub(crate) mod checked_files;
 pub(crate) mod compress;
 pub(crate) mod directory_confs;
 pub(crate) mod directory_watch;

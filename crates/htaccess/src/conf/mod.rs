@@ -20,7 +20,7 @@ use crate::conf::headers::HeadersConf;
 use crate::conf::mime::MimeConf;
 use crate::conf::small::{AuthnConf, DirConf, EnvConf, ExpiresConf, IndexConf, PhpValue, SetEnvIf};
 use crate::expr::Condition;
-use crate::regex::Regex;
+use crate::regex::{Regex, TooCostly};
 use crate::rewrite::RewriteConf;
 use crate::text::Glob;
 
@@ -80,11 +80,14 @@ pub enum FileNames {
 }
 
 impl FileNames {
-    /// Whether a name is one of them. A pattern that is too costly matches: the section may deny.
-    pub fn match_name(&self, name: &[u8]) -> bool {
+    /// Whether a name is one of them.
+    ///
+    /// # Errors
+    /// When the expression is too costly: the section may deny as well as grant.
+    pub fn match_name(&self, name: &[u8]) -> Result<bool, TooCostly> {
         match self {
-            FileNames::Glob(pattern) => Glob::Path.matches(pattern, name),
-            FileNames::Regex(regex) => regex.is_match(name).unwrap_or(true),
+            FileNames::Glob(pattern) => Ok(Glob::Path.matches(pattern, name)),
+            FileNames::Regex(regex) => regex.is_match(name),
         }
     }
 }

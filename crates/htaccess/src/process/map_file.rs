@@ -70,7 +70,7 @@ impl Processor<'_> {
             let name = request.base_name().to_vec();
             let mut merged = None;
             for (at, section) in conf.files.iter().enumerate() {
-                if section.names.match_name(&name) {
+                if section.names.match_name(&name)? {
                     merged = Some(with_section(merged, &section.conf));
                     sections.push(at);
                 }

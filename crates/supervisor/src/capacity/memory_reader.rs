@@ -1,5 +1,6 @@
 //! The process that counts the private memory of others (`maitred: memory`). It is started when
-//! something is to be counted, and killed when it is late; the supervisor never waits for it.
+//! something is to be counted, and killed when it is late, or has nothing to count for a while; the
+//! supervisor never waits for it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +14,8 @@ use tracing::{error, warn};
 
 use crate::capacity::memory_reads::{MemoryReading, MemoryReads};
 use crate::limits::{
-    COUNT_TIMEOUT, MEMORY_READER_START, Moment, START_BACKOFF_LONGEST, UNCOUNTED_FOR,
+    COUNT_TIMEOUT, MEMORY_READER_IDLE, MEMORY_READER_START, Moment, START_BACKOFF_LONGEST,
+    UNCOUNTED_FOR,
 };
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
@@ -42,6 +44,8 @@ pub struct MemoryReader {
     peer: Option<Peer<ToMemoryReader>>,
     /// When it is to take orders, if it does not yet.
     starts_until: Option<Moment>,
+    /// When it ends, if there is nothing to count.
+    idle_until: Option<Moment>,
     backoff: Backoff,
     /// When it may be started again.
     start_at: Moment,
@@ -53,8 +57,12 @@ impl MemoryReader {
         self.peer.as_ref().filter(|peer| !peer.is_closed())
     }
 
-    /// When it is late.
+    /// When it is late, or ends for want of work.
     pub fn deadline(&self) -> Option<Moment> {
+        self.late_at().or(self.idle_until)
+    }
+
+    fn late_at(&self) -> Option<Moment> {
         self.starts_until.or(self.reads.deadline())
     }
 
@@ -78,11 +86,21 @@ impl MemoryReader {
                 peer.say(ToMemoryReader::Count { pids }, &[]);
             }
         }
+        self.end_if_idle(now);
         readings
     }
 
+    fn end_if_idle(&mut self, now: Moment) {
+        let is_idle = self.is_ready() && self.reads.deadline().is_none();
+        let until = self.idle_until.unwrap_or(now + MEMORY_READER_IDLE);
+        self.idle_until = is_idle.then_some(until);
+        if is_idle && until <= now {
+            self.end();
+        }
+    }
+
     fn end_if_late(&mut self, now: Moment) -> Vec<MemoryReading> {
-        if self.deadline().is_none_or(|until| now < until) {
+        if self.late_at().is_none_or(|until| now < until) {
             return Vec::new();
         }
         let is_starting = self.starts_until.is_some();
@@ -147,7 +165,7 @@ impl MemoryReader {
         is_wanted: bool,
         now: Moment,
     ) -> Vec<MemoryReading> {
-        (self.peer, self.starts_until) = (None, None);
+        (self.peer, self.starts_until, self.idle_until) = (None, None, None);
         match is_wanted {
             true => self.failed(&how.to_string(), now),
             false => self.reads.give_up(),
@@ -167,7 +185,7 @@ impl MemoryReader {
     }
 
     fn end(&mut self) {
-        self.starts_until = None;
+        (self.starts_until, self.idle_until) = (None, None);
         if let Some(peer) = self.peer.take() {
             peer.signal(Signal::SIGKILL);
         }

@@ -87,6 +87,10 @@ impl<C: Client> Client for DetachedClient<'_, C> {
         sent.or_else(|error| self.client_gone(error).map(|()| bytes.len()))
     }
 
+    fn has_promised(&self) -> bool {
+        self.client.has_promised()
+    }
+
     async fn sendable(&mut self) -> io::Result<()> {
         let sendable = if self.has_gone {
             Err(io::ErrorKind::ConnectionAborted.into())

@@ -300,7 +300,7 @@ impl<'a> Fill<'a> {
     /// Drops the stale page of a response that is not stored, so that no client sees it again. A
     /// response that is not stored because of its request says nothing about the page.
     fn drop_stale(&mut self, why: NotStored) {
-        let is_of_request = self.plan.store.is_err() || why == NotStored::Authorization;
+        let is_of_request = self.plan.store.is_err() || why.is_of_request();
         if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
             self.cache.store.drop_page(key, page);
         }
@@ -447,7 +447,7 @@ impl<'a> Fill<'a> {
             Err(NotStored::Purged) => FillResult::Failed,
             Err(why) => {
                 self.drop_stale(why);
-                FillResult::NotStored
+                without_page(why)
             }
         };
         self.finish(finished);
@@ -509,13 +509,9 @@ impl<'a> Fill<'a> {
     }
 }
 
-/// How a fill ends whose response is not stored. One that only the credentials of its request keep
-/// out does not make the page uncacheable for others: the next that waits has it fetched.
+/// How a fill ends whose response is not stored.
 fn without_page(why: NotStored) -> FillResult {
-    match why {
-        NotStored::Authorization => FillResult::Failed,
-        _ => FillResult::NotStored,
-    }
+    if why.is_of_request() { FillResult::OfRequest } else { FillResult::NotStored }
 }
 
 impl Drop for Fill<'_> {

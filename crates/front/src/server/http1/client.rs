@@ -71,6 +71,10 @@ impl Client for Connection {
         Connection::try_send(self, bytes)
     }
 
+    fn has_promised(&self) -> bool {
+        Connection::has_promised(self)
+    }
+
     async fn sendable(&mut self) -> io::Result<()> {
         Connection::sendable(self).await
     }

@@ -18,7 +18,7 @@ use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates, TooSlow};
 use crate::net::socket::{Family, Socket};
 use crate::net::stream::Stream;
-use crate::net::tls::{NoTls, Secured, Tls};
+use crate::net::tls::{NoTls, Secured, Tls, TlsStream};
 use crate::runtime::thread;
 use crate::site::files::{Residency, residency};
 
@@ -294,6 +294,11 @@ impl Connection {
         let sent = self.stream.try_send(bytes, false)?.unwrap_or(0);
         self.sent += sent as u64;
         Ok(sent)
+    }
+
+    /// Whether TLS has encrypted bytes that count as sent later.
+    pub fn has_promised(&self) -> bool {
+        self.stream.tls().is_some_and(TlsStream::has_promised)
     }
 
     /// Bytes sent to the client, headers included.

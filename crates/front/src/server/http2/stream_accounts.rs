@@ -174,8 +174,12 @@ impl StreamAccounts {
         memory.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Accounts for trailers of a request.
+    /// Accounts for trailers of a request. Empty ones take no memory, and no entry: their number has
+    /// no limit.
     fn trailers(&self, stream: u32, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
         self.trailers_bytes.fetch_add(bytes, Ordering::Relaxed);
         *self.known_trailers().entry(stream).or_default() += bytes;
     }
@@ -224,5 +228,22 @@ impl StreamAccounts {
     pub fn share(&self) -> usize {
         let requests = self.requests.load(Ordering::Relaxed).max(1);
         (SHARED_BYTES / requests).max(LEAST_SHARE_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_empty_trailers_holds_no_memory() {
+        let memory = RequestMemory::default();
+        let accounts = StreamAccounts::new(None);
+        for stream in (1..10_000).step_by(2) {
+            let bytes = accounts.begin(&memory, 100).unwrap();
+            accounts.seen(&memory, FrameEvent::Trailers(stream, 0)).unwrap();
+            accounts.end(&memory, EndedRequest { stream, bytes, is_answered: true });
+        }
+        assert!(accounts.known_trailers().is_empty());
     }
 }

@@ -1,0 +1,193 @@
+//! Parsed files of users and groups, read again when they change.
+//!
+//! A tenant may write any number of them, of any size: they are read and parsed on other threads, a
+//! few at a time, and the table has a limit of bytes.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio::task;
+
+/// Least interval between two checks of a file.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Most files in a table.
+const MAX_FILES: usize = 4096;
+/// Most bytes of all files in a table, as they are on the disk.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
+/// Files of a table that are read at a time.
+const READS_AT_A_TIME: usize = 2;
+
+/// A file as the table needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct FileToCheck<'a, T> {
+    /// The file.
+    pub path: &'a Path,
+    /// The setting that names it, for the log.
+    pub setting: &'static str,
+    /// Reads and parses it. The error is one sentence, with the file and the line.
+    pub load: fn(&Path) -> Result<T, String>,
+}
+
+/// Parsed files by their paths.
+#[derive(Debug)]
+pub struct CheckedFiles<T> {
+    files: Mutex<HashMap<PathBuf, CheckedFile<T>>>,
+    reads: Semaphore,
+}
+
+#[derive(Debug)]
+struct CheckedFile<T> {
+    parsed: Option<Arc<T>>,
+    /// Size of what is parsed.
+    bytes: u64,
+    identity: Option<Identity>,
+    checked: Instant,
+}
+
+impl<T> Default for CheckedFiles<T> {
+    fn default() -> CheckedFiles<T> {
+        CheckedFiles { files: Mutex::default(), reads: Semaphore::new(READS_AT_A_TIME) }
+    }
+}
+
+impl<T: Send + Sync + 'static> CheckedFiles<T> {
+    /// The file as it is now, or as it was last usable.
+    pub async fn get(&self, file: FileToCheck<'_, T>) -> Option<Arc<T>> {
+        if let Some(current) = self.current(file.path) {
+            return current;
+        }
+        let _turn = self.reads.acquire().await.ok()?;
+        // Another request may have read it while this one waited.
+        if let Some(current) = self.current(file.path) {
+            return current;
+        }
+        let (path, load) = (file.path.to_owned(), file.load);
+        let read = task::spawn_blocking(move || (Identity::of(&path), load(&path)));
+        let (identity, loaded) = read.await.ok()?;
+        self.store(file, identity, loaded)
+    }
+
+    /// The file without a read: it was checked a moment ago, or is unchanged.
+    fn current(&self, path: &Path) -> Option<Option<Arc<T>>> {
+        let mut files = self.lock();
+        let known = files.get_mut(path)?;
+        let now = Instant::now();
+        if now.duration_since(known.checked) < CHECK_INTERVAL {
+            return Some(known.parsed.clone());
+        }
+        if known.parsed.is_none() || Identity::of(path) != known.identity {
+            return None;
+        }
+        known.checked = now;
+        Some(known.parsed.clone())
+    }
+
+    fn store(
+        &self,
+        file: FileToCheck<'_, T>,
+        identity: Option<Identity>,
+        loaded: Result<T, String>,
+    ) -> Option<Arc<T>> {
+        let mut files = self.lock();
+        let before = files.remove(file.path);
+        let (parsed, bytes) = match loaded {
+            Ok(parsed) => (Some(Arc::new(parsed)), identity.as_ref().map_or(0, |file| file.size)),
+            Err(why) => {
+                let is_news = before.as_ref().is_none_or(|known| known.identity != identity);
+                // A file that is being written does not lock everybody out.
+                let former = before.map_or((None, 0), |known| (known.parsed, known.bytes));
+                if is_news {
+                    let effect = match former.0 {
+                        Some(_) => "the former users stay",
+                        None => "all requests are refused",
+                    };
+                    tracing::error!("{}: {why}; {effect}", file.setting);
+                }
+                former
+            }
+        };
+        let others: u64 = files.values().map(|known| known.bytes).sum();
+        if files.len() >= MAX_FILES || others + bytes > MAX_TOTAL_BYTES {
+            files.clear();
+        }
+        let checked = Instant::now();
+        let known = CheckedFile { parsed: parsed.clone(), bytes, identity, checked };
+        files.insert(file.path.to_owned(), known);
+        parsed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CheckedFile<T>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What changes with the content of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+    size: u64,
+}
+
+impl Identity {
+    /// None: there is no such file.
+    fn of(path: &Path) -> Option<Identity> {
+        let found = fs::metadata(path).ok()?;
+        Some(Identity {
+            device: found.dev(),
+            inode: found.ino(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            size: found.size(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEBIBYTE: usize = 1 << 20;
+
+    fn load(path: &Path) -> Result<usize, String> {
+        fs::read(path).map(|text| text.len()).map_err(|error| error.to_string())
+    }
+
+    fn get(files: &CheckedFiles<usize>, path: &Path) -> Option<usize> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let file = FileToCheck { path, setting: "AuthUserFile", load };
+        runtime.block_on(files.get(file)).map(|length| *length)
+    }
+
+    #[test]
+    fn a_table_holds_no_more_than_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CheckedFiles::default();
+        for number in 0..40 {
+            let path = folder.path().join(number.to_string());
+            fs::write(&path, vec![b'x'; 4 * MEBIBYTE]).unwrap();
+            assert_eq!(get(&files, &path), Some(4 * MEBIBYTE));
+            assert!(files.lock().len() <= 16);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_stays_as_it_was_and_one_that_never_was_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, never) = (folder.path().join("users"), folder.path().join("never"));
+        let files = CheckedFiles::default();
+        fs::write(&path, "anna").unwrap();
+        assert_eq!(get(&files, &path), Some(4));
+        fs::remove_file(&path).unwrap();
+        for known in files.lock().values_mut() {
+            known.checked -= CHECK_INTERVAL;
+        }
+        assert_eq!(get(&files, &path), Some(4));
+        assert_eq!(get(&files, &never), None);
+    }
+}
