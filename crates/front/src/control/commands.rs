@@ -279,9 +279,9 @@ impl CommandReceiver {
             ToFront::SetCertificates => self.take_certificates(fds).await,
             ToFront::SetAcmeProofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
-            ToFront::AddCookieNames { site, names } => {
+            ToFront::AddCookieNames { site_key, names } => {
                 if let Some(cache) = &self.shared.cache {
-                    cache.add_cookies(&site, names.as_deref());
+                    cache.add_cookies(&site_key, names.as_deref());
                 }
             }
             ToFront::ConfirmPurge { mark, complaint } => self.purged_elsewhere(mark, complaint),
@@ -481,9 +481,8 @@ impl CommandReceiver {
             Ok(()) => {
                 (self.follow)(&config);
                 sandbox::warn(&self.readable, &config);
-                if let Some(cache) = &self.shared.cache {
-                    cache.use_sites(&config);
-                }
+                let cache = self.shared.cache.as_ref();
+                let changed = cache.map(|cache| cache.use_sites(&config));
                 self.shared.access_log.store(access_log.map(Arc::new));
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
                 self.shared.history.want(history::can_be_seen(&config));
@@ -493,6 +492,9 @@ impl CommandReceiver {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;
                     let _ = is_done.await;
+                }
+                if let Some((cache, changed)) = cache.zip(changed) {
+                    cache.drop_sites(&changed);
                 }
             }
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
