@@ -193,7 +193,7 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     server.stop();
     disk.again("ro");
     let server = start();
-    assert!(server.log_text().contains("pages are kept in memory only"));
+    assert!(server.log_text().contains("pages are cached in memory only"));
     assert!(!is_hit(&get(&server, "/c")) && is_hit(&get(&server, "/c")));
     assert!(page_cache(&server)["disk"].is_null());
 }
@@ -229,5 +229,26 @@ fn a_site_that_is_another_tenants_gets_neither_pages_nor_cookies_of_the_one_befo
     server.configure(&of(&second));
     let server = server.restart(|_| {});
     assert!(is_hit(&get(&server, "/page")), "its pages are on disk");
+    server.stop();
+}
+
+#[test]
+fn what_is_purged_while_the_folder_cannot_be_used_is_not_served_when_it_can_be_again() {
+    let root = site();
+    let (dir, line) = pages();
+    let server = setup(&root, &[]).top(&line).start();
+    get(&server, "/page");
+    assert!(is_hit(&get(&server, "/page")));
+    let lock = dir.path().join("lock");
+    let server = server.restart(|_| {
+        fs::remove_file(&lock).unwrap();
+        fs::create_dir(&lock).unwrap();
+    });
+    server.expect_log(0, "pages are cached in memory only, and those in it are not used again");
+    let post = Request::post("/page", "text/plain", b"changed");
+    assert_eq!(http::ask(server.address(), &post).status, 200);
+    let server = server.restart(|_| fs::remove_dir(&lock).unwrap());
+    let before = runs(&root);
+    assert!(!is_hit(&get(&server, "/page")) && runs(&root) == before + 1);
     server.stop();
 }

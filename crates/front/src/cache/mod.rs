@@ -29,7 +29,7 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::settings::Settings;
 use maitred_pagestore::disk::DiskLimits;
-use maitred_pagestore::journal::JournalState;
+use maitred_pagestore::journal::{self, JournalState};
 use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
@@ -121,10 +121,11 @@ impl Cache {
             }
             Err(error) => {
                 let me = maitred_os::users::current().name;
-                let dir = config.cache_dir.as_deref().unwrap_or(std::path::Path::new("")).display();
+                let dir = config.cache_dir.as_deref().unwrap_or(Path::new(""));
+                let (named, outcome) = (dir.display(), leave_unused(dir));
                 tracing::error!(
-                    "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
-                     pages are kept in memory only"
+                    "cache_dir {named} cannot be used by {me}, the user of the front: {error}; \
+                     {outcome}"
                 );
                 Store::open(limits(None), "", now())?.0
             }
@@ -184,6 +185,10 @@ impl Cache {
             return;
         }
         let cache = self.clone();
+        let fail = |dir: Option<&Path>, error: io::Error| {
+            let outcome = dir.map_or("", leave_unused);
+            tracing::error!("cache_dir cannot be used: {error}; {outcome}");
+        };
         // A thread of its own, which ends with the process: the wait has no bound.
         let waits = std::thread::Builder::new().name("cache folder".to_owned());
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
@@ -192,12 +197,10 @@ impl Cache {
                 cache.take_over_cookies();
                 cache.changed.notify_one();
             }
-            Err(error) => {
-                tracing::error!("cache_dir cannot be used: {error}; pages are kept in memory only");
-            }
+            Err(error) => fail(cache.dir.as_deref(), error),
         });
         if let Err(error) = begun {
-            tracing::error!("cache_dir is not used: there is no thread to wait for it: {error}");
+            fail(self.dir.as_deref(), error);
         }
     }
 
@@ -320,6 +323,18 @@ fn log_unread_cookies(error: &io::Error) {
         "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
          learned again"
     );
+}
+
+/// Has the pages in the folder dropped when it is used again, since purges are not recorded there
+/// meanwhile. Returns the outcome, for the log.
+fn leave_unused(dir: &Path) -> &'static str {
+    match journal::discard(dir) {
+        Ok(()) => "pages are cached in memory only, and those in it are not used again",
+        Err(_) => {
+            "pages are cached in memory only, and purges are not recorded in it: empty it before \
+             it is used again"
+        }
+    }
 }
 
 /// Logs an unusual state of the folder.
