@@ -72,12 +72,31 @@ pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
 
 /// A worker's event only has to wake the thread: the thread's hooks do the rest. The event is
 /// edge-triggered, so its counter need not be read.
-async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
+async fn listen_to(generation: Weak<Generation>, thread: u32) {
     let mut throttle = EventThrottle::default();
+    let mut has_failed = false;
     loop {
-        let Ok(listened) = event.try_clone().and_then(readable) else {
-            tracing::error!("a worker's event cannot be waited for");
-            return;
+        let listened = {
+            let Some(generation) = generation.upgrade() else {
+                return;
+            };
+            let Some(event) = generation.event(thread) else {
+                return;
+            };
+            let listened = event.try_clone().and_then(readable);
+            if let (Err(error), false) = (&listened, has_failed) {
+                let pool = &generation.settings.name;
+                tracing::error!(
+                    "pool {pool}: its workers cannot be listened to: {error}; it is tried again \
+                     every second; if it is the limit of open files, raise it"
+                );
+            }
+            listened
+        };
+        has_failed = listened.is_err();
+        let Ok(listened) = listened else {
+            tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            continue;
         };
         while let Ok(mut ready) = listened.readable().await {
             ready.clear_ready();
@@ -152,19 +171,8 @@ impl ThreadCommands {
     }
 
     fn add(&mut self, generation: Arc<Generation>) {
-        let (number, event) = (generation.number, generation.event(self.thread.number));
-        match event.map(|event| event.try_clone()) {
-            Some(Ok(event)) => {
-                let listens = listen_to(event, Arc::downgrade(&generation), self.thread.number);
-                let task = tokio::spawn(listens);
-                self.events.insert(number, task.abort_handle());
-            }
-            Some(Err(error)) => {
-                let pool = &generation.settings.name;
-                tracing::error!("pool {pool}: its workers cannot be listened to: {error}");
-            }
-            None => {}
-        }
+        let task = tokio::spawn(listen_to(Arc::downgrade(&generation), self.thread.number));
+        self.events.insert(generation.number, task.abort_handle());
         thread_local::add(generation);
     }
 }
