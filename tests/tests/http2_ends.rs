@@ -1,10 +1,14 @@
 //! The regular ends of HTTP/2 connections: those that are one too many, and those that
 //! another program takes over from. How idle ones do is in slow_clients.rs.
 
+use std::io::Read;
+
 use maitred_tests::http::{self, Connection as Http1};
 use maitred_tests::http2::{Connection, DATA, GOAWAY};
+use maitred_tests::outside::succeeded;
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::tls::{Secure, served_with};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
@@ -55,6 +59,24 @@ fn where_connections_run_short_an_idle_one_is_told_to_go_and_makes_room() {
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
     assert_eq!(busy.text(1), "waiting over");
     drop(others);
+}
+
+#[test]
+fn a_client_that_agrees_on_http2_and_sends_nothing_makes_room_for_others() {
+    let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
+    let served = served_with(&[], |setup| setup.under(&["prlimit", &limit]));
+    let silent: Vec<Secure> = (0..FITTING)
+        .map(|_| {
+            let mut client = Secure::connect(served.address, "h2", b"");
+            // The settings of the server: it waits for those of the client.
+            client.output().read_exact(&mut [0]).expect("the server speaks first");
+            client
+        })
+        .collect();
+    let words = ["https://localhost/hello.txt", "--max-time", "50"];
+    assert_eq!(succeeded(&served.curl(&words)), "Hello, world!");
+    drop(silent);
+    served.server.stop();
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::process::Command;
 
 use maitred_tests::cached::{
     file_with, files, flag, get, is_hit, kill_front, pages, request, runs, setup, site, status,
+    with,
 };
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::page_cache;
-use maitred_tests::server::{is_root, public_folder};
+use maitred_tests::server::{Server, is_root, public_folder};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
@@ -192,7 +193,62 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     server.stop();
     disk.again("ro");
     let server = start();
-    assert!(server.log_text().contains("pages are kept in memory only"));
+    assert!(server.log_text().contains("pages are cached in memory only"));
     assert!(!is_hit(&get(&server, "/c")) && is_hit(&get(&server, "/c")));
     assert!(page_cache(&server)["disk"].is_null());
+}
+
+#[test]
+fn a_site_that_is_another_tenants_gets_neither_pages_nor_cookies_of_the_one_before() {
+    let (first, second) = (site(), site());
+    let (_dir, line) = pages();
+    let of = |root: &TempDir| setup(root, &[]).top(&line);
+    let server = of(&first).start();
+    let is_known = |server: &Server| {
+        let seen = with(server, "/other", &[("Cookie", "login=1")]);
+        status(&seen).contains("detail=site-cookie")
+    };
+    get(&server, "/page");
+    get(&server, "/login?h[]=Set-Cookie:+login=1");
+    assert!(is_hit(&get(&server, "/page")) && is_known(&server));
+    // The same tenant, whose pool has another name.
+    let text = fs::read_to_string(server.configuration()).unwrap();
+    let renamed = text.replace("[pools.www]", "[pools.shop]").replace("\"www\"", "\"shop\"");
+    server.configure_as(&renamed);
+    assert!(server.reload().contains("reloaded"));
+    assert!(is_hit(&get(&server, "/page")) && is_known(&server));
+    server.configure(&of(&second));
+    assert!(server.reload().contains("reloaded"));
+    assert!(!is_hit(&get(&server, "/page")) && runs(&second) == 1);
+    assert!(is_hit(&get(&server, "/page")) && !is_known(&server));
+    // Back at the first tenant, whose pages could have changed meanwhile.
+    server.configure(&of(&first));
+    let before = runs(&first);
+    let server = server.restart(|_| {});
+    assert!(!is_hit(&get(&server, "/page")) && runs(&first) == before + 1);
+    server.configure(&of(&second));
+    let server = server.restart(|_| {});
+    assert!(is_hit(&get(&server, "/page")), "its pages are on disk");
+    server.stop();
+}
+
+#[test]
+fn what_is_purged_while_the_folder_cannot_be_used_is_not_served_when_it_can_be_again() {
+    let root = site();
+    let (dir, line) = pages();
+    let server = setup(&root, &[]).top(&line).start();
+    get(&server, "/page");
+    assert!(is_hit(&get(&server, "/page")));
+    let lock = dir.path().join("lock");
+    let server = server.restart(|_| {
+        fs::remove_file(&lock).unwrap();
+        fs::create_dir(&lock).unwrap();
+    });
+    server.expect_log(0, "pages are cached in memory only, and those in it are not used again");
+    let post = Request::post("/page", "text/plain", b"changed");
+    assert_eq!(http::ask(server.address(), &post).status, 200);
+    let server = server.restart(|_| fs::remove_dir(&lock).unwrap());
+    let before = runs(&root);
+    assert!(!is_hit(&get(&server, "/page")) && runs(&root) == before + 1);
+    server.stop();
 }

@@ -2,9 +2,11 @@
 
 use std::fs;
 
-use maitred_tests::Target;
 use maitred_tests::booted::{application, snapshot};
-use maitred_tests::http::{self, Request};
+use maitred_tests::cached::{self, is_hit};
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::server::give_to_web_user;
+use maitred_tests::{Target, wait};
 use serde_json::json;
 
 /// Everything that reads a request, or what differs from one to the next, and some that does not.
@@ -125,5 +127,50 @@ fn a_request_that_a_copy_leaves_to_the_classic_pool_is_served_there_with_its_bod
         assert_eq!(response.header("X-Accel-Redirect"), None);
         assert_eq!(http::get(server.address(), "/page.php").text(), "of a copy");
     }
+    server.stop();
+}
+
+#[test]
+fn the_cache_learns_from_the_classic_pool_what_it_learns_from_every_script() {
+    let root = application(
+        "",
+        "if ($_SERVER['REQUEST_METHOD'] === 'POST' || isset($_GET['login'])) {
+             header('X-Accel-Redirect: @classic'); exit;
+         }
+         echo file_get_contents(__DIR__ . '/data'), ' for ', $_COOKIE['mp_auth'] ?? 'all';",
+    );
+    let classic = "<?php
+        if (isset($_GET['login'])) { setcookie('mp_auth', 'alice'); exit('logged in'); }
+        touch(__DIR__ . '/begun');
+        while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+        file_put_contents(__DIR__ . '/data', 'new');
+        echo 'changed';";
+    let path = |name: &str| root.path().join(name);
+    fs::write(path("page.php"), classic).unwrap();
+    fs::write(path("data"), "old").unwrap();
+    give_to_web_user(root.path());
+    give_to_web_user(&path("data"));
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("[pools.classic]\npm = \"static\"\nmax_children = 1")
+        .site("classic_paths = [\"/nowhere/\"]\nclassic_pool = \"classic\"")
+        .site("[sites.cache]\nvalid = \"10m\"")
+        .start();
+    // A page that is made while the request that changes it runs is of before the change.
+    let mut changing = Connection::open(server.address());
+    let post = Request::post("/page.php", "text/plain", b"x");
+    changing.send(&post.to_bytes()).unwrap();
+    wait::until_true("the change to begin", || path("begun").exists());
+    assert_eq!(cached::get(&server, "/page.php").text(), "old for all");
+    assert!(is_hit(&cached::get(&server, "/page.php")));
+    fs::write(path("go"), "").unwrap();
+    assert_eq!(changing.read_response(false).unwrap().text(), "changed");
+    assert_eq!(cached::get(&server, "/page.php").text(), "new for all");
+    // The page of a visitor who is logged in is no page for all.
+    let login = cached::get(&server, "/page.php?login=1");
+    assert!(login.header("Set-Cookie").is_some() && login.text() == "logged in");
+    let hers = cached::with(&server, "/page.php?other=1", &[("Cookie", "mp_auth=alice")]);
+    assert_eq!(hers.text(), "new for alice");
+    assert_eq!(cached::get(&server, "/page.php?other=1").text(), "new for all");
     server.stop();
 }

@@ -1,8 +1,12 @@
 //! The space in `spool_dir`: what a pool may have of it, and what happens without any.
 
+use std::fs;
 use std::net::SocketAddr;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::http2::{
+    Connection as Http2, DATA, END_HEADERS, SETTINGS, WINDOW_UPDATE, fields, frame,
+};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, ports, wait};
 use tempfile::TempDir;
@@ -105,5 +109,58 @@ fn slow_readers_of_a_pool_leave_space_to_others_and_lose_nothing() {
     wait::until_true("there to be space again", || of_www("spool_bytes") >= LIMIT / 4);
     assert_whole(&mut first);
     assert_eq!(figure("maitred_spool_bytes"), 0);
+    server.stop();
+}
+
+/// Bytes of a frame; of five of them a body has a file.
+const PIECE: usize = 14_000;
+
+/// Sends a frame with a piece once the window of the connection admits it.
+fn send_within(client: &mut Http2, window: &mut usize, piece: &[u8]) {
+    while *window < PIECE {
+        let frame = client.next_frame().expect("the server reads").expect("and goes on");
+        if frame.kind == WINDOW_UPDATE && frame.stream == 0 {
+            let more = frame.payload.try_into().expect("four bytes");
+            *window += u32::from_be_bytes(more) as usize;
+        }
+    }
+    *window -= PIECE;
+    client.send(piece).expect("it is taken");
+}
+
+#[test]
+fn bodies_in_files_leave_descriptors_to_connections() {
+    /// Streams of a connection, and connections: more than the server may have open files.
+    const STREAMS: u32 = 100;
+    const CONNECTIONS: usize = 7;
+    let root = site();
+    fs::write(root.path().join("hello.txt"), "hello, file").expect("a file can be written");
+    let setup = Setup::new(root.path()).under(&["prlimit", "--nofile=600:600"]);
+    let server = setup.start();
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/length.php"),
+        (":authority", "localhost"),
+    ]);
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = Http2::open(server.address(), &[]);
+            client.wait_for("the server's settings", |frame| frame.kind == SETTINGS);
+            let mut window = 65_535;
+            for stream in (0..STREAMS).map(|number| 2 * number + 1) {
+                client.ask_with(stream, &post, END_HEADERS);
+                for _ in 0..5 {
+                    // It is refused, perhaps.
+                    send_within(&mut client, &mut window, &frame(DATA, 0, stream, &[b'x'; PIECE]));
+                }
+            }
+            client
+        })
+        .collect();
+    server.expect_log(0, "pool www: its files in spool_dir have");
+    assert_eq!(http::get(server.address(), "/hello.txt").text(), "hello, file");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    drop(clients);
     server.stop();
 }

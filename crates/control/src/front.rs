@@ -161,8 +161,8 @@ pub enum ToFront {
     },
     /// Add names of cookies that a site has set.
     AddCookieNames {
-        /// The site's first host.
-        site: String,
+        /// The name of the site's cookies: its first host and a fingerprint of its tenant.
+        site_key: String,
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },
@@ -413,8 +413,8 @@ pub enum FromFront {
     },
     /// A site has set cookies that were not known before.
     CookiesSeen {
-        /// The site's first host.
-        site: String,
+        /// The name of the site's cookies: its first host and a fingerprint of its tenant.
+        site_key: String,
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },

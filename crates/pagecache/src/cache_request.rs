@@ -31,13 +31,19 @@ pub struct Request<'a> {
 /// from "Practical Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), from
 /// the word list of Param Miner those that PHP applications and frameworks read, and from the
 /// references of htmx, Turbo, Unpoly, Inertia, Livewire, October and Winter, Alpine AJAX, Datastar,
-/// Shopware's Store API and Magento's GraphQL. Client addresses (`X-Forwarded-For`) are not listed:
-/// behind a proxy that is not configured as trusted, no response would be stored.
-const UNKEYED: [&str; 103] = [
+/// Shopware's Store API and Magento's GraphQL; and from the manuals of proxies that authenticate
+/// clients, oauth2-proxy, Authelia, Authentik, Cloudflare Access, Tailscale, nginx and those of
+/// Google, Amazon and Microsoft, those that name the user. Client addresses (`X-Forwarded-For`) are
+/// not listed: behind a proxy that is not configured as trusted, no response would be stored. The
+/// names are sorted.
+const UNKEYED: [&str; 127] = [
     "api-key",
     "apikey",
     "base-url",
+    "cf-access-authenticated-user-email",
+    "cf-access-jwt-assertion",
     "cf-visitor",
+    "client-cert",
     "cloudfront-forwarded-proto",
     "content-currency",
     "datastar-request",
@@ -56,6 +62,7 @@ const UNKEYED: [&str; 103] = [
     "profile",
     "proxy-host",
     "proxy-url",
+    "remote-user",
     "request-uri",
     "ssl-offloaded",
     "store",
@@ -63,23 +70,33 @@ const UNKEYED: [&str; 103] = [
     "sw-context-token",
     "sw-currency-id",
     "sw-language-id",
+    "tailscale-user-login",
     "turbo-frame",
     "turbolinks-referrer",
     "unencoded-url",
     "x-access-token",
     "x-alpine-request",
     "x-alpine-target",
+    "x-amzn-oidc-data",
+    "x-amzn-oidc-identity",
     "x-api-key",
     "x-apikey",
     "x-arr-ssl",
+    "x-auth-request-email",
+    "x-auth-request-user",
     "x-auth-token",
+    "x-authentik-username",
     "x-authorization",
     "x-barba",
     "x-forward-proto",
+    "x-forwarded-access-token",
+    "x-forwarded-email",
+    "x-forwarded-groups",
     "x-forwarded-host",
     "x-forwarded-method",
     "x-forwarded-path",
     "x-forwarded-port",
+    "x-forwarded-preferred-username",
     "x-forwarded-prefix",
     "x-forwarded-proto",
     "x-forwarded-protocol",
@@ -87,6 +104,9 @@ const UNKEYED: [&str; 103] = [
     "x-forwarded-server",
     "x-forwarded-ssl",
     "x-forwarded-uri",
+    "x-forwarded-user",
+    "x-goog-authenticated-user-email",
+    "x-goog-iap-jwt-assertion",
     "x-host",
     "x-http-destinationurl",
     "x-http-host-override",
@@ -106,6 +126,8 @@ const UNKEYED: [&str; 103] = [
     "x-livewire-navigate",
     "x-magento-cache-id",
     "x-method-override",
+    "x-ms-client-principal",
+    "x-ms-client-principal-name",
     "x-october-request-flash",
     "x-october-request-handler",
     "x-october-request-partials",
@@ -116,6 +138,7 @@ const UNKEYED: [&str; 103] = [
     "x-pjax",
     "x-pjax-container",
     "x-proxy-url",
+    "x-remote-user",
     "x-requested-with",
     "x-rewrite-url",
     "x-scheme",
@@ -123,6 +146,9 @@ const UNKEYED: [&str; 103] = [
     "x-server-port",
     "x-session-token",
     "x-ssl",
+    "x-ssl-client-cert",
+    "x-ssl-client-s-dn",
+    "x-ssl-client-verify",
     "x-token",
     "x-up-context",
     "x-up-fail-context",
@@ -134,6 +160,7 @@ const UNKEYED: [&str; 103] = [
     "x-up-version",
     "x-url-scheme",
     "x-wap-profile",
+    "x-webauth-user",
     "x-winter-request-flash",
     "x-winter-request-handler",
     "x-winter-request-partials",
@@ -301,7 +328,18 @@ fn is_unkeyed(name: &[u8]) -> bool {
     let letter = name.first().map(|first| first.to_ascii_lowercase().wrapping_sub(b'a'));
     let lengths = letter.and_then(|letter| LENGTHS.get(usize::from(letter)));
     let has_length = |lengths: &u64| name.len() < 64 && lengths >> name.len() & 1 == 1;
-    lengths.is_some_and(has_length) && UNKEYED.iter().any(|unkeyed| headers::is(name, unkeyed))
+    lengths.is_some_and(has_length) && is_listed(name)
+}
+
+/// Looks a name of less than 64 bytes up in [`UNKEYED`].
+fn is_listed(name: &[u8]) -> bool {
+    let mut bytes = [0; 64];
+    let Some(lower) = bytes.get_mut(..name.len()) else {
+        return false;
+    };
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    UNKEYED.binary_search_by(|unkeyed| unkeyed.as_bytes().cmp(lower)).is_ok()
 }
 
 #[cfg(test)]
@@ -321,6 +359,7 @@ mod tests {
             by_proxy,
             by_forwarded: false,
         };
+        assert!(UNKEYED.is_sorted());
         for name in &UNKEYED {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
@@ -341,7 +380,16 @@ mod tests {
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
         let long = "x".repeat(64 + "x-pjax".len());
-        for name in ["Host", "X-Forwarded-For", "User-Agent", "Forwarder", "HX-Pages", "", &long] {
+        for name in [
+            "Host",
+            "X-Forwarded-For",
+            "User-Agent",
+            "Forwarder",
+            "HX-Pages",
+            "X-Forwarded-Uses",
+            "",
+            &long,
+        ] {
             let fields = [(name.as_bytes(), &b"1"[..])];
             let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed, "{name}");

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use crate::admit::NotStored;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
+use crate::fingerprint::fingerprint;
 use crate::headers::{self, Field};
 use crate::settings::{Pattern, Settings};
 
@@ -160,12 +161,8 @@ impl Settings {
         let keyed = self.key.cookies.clone();
         let text = |list: Vec<String>| list.join("\0") + "\n";
         let texts = lists.into_iter().chain([keyed]).map(text);
-        let bytes: Vec<u8> = texts.flat_map(String::into_bytes).collect();
-        // FNV-1a: the number is compared with that of another process.
-        let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(self.guards_cookies);
-        bytes
-            .iter()
-            .fold(start, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+        let bytes = texts.flat_map(String::into_bytes);
+        fingerprint([u8::from(self.guards_cookies)].into_iter().chain(bytes))
     }
 }
 

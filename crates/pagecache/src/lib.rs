@@ -69,6 +69,7 @@ pub mod coded_tags;
 pub mod cookies;
 pub mod eligibility;
 pub mod fills;
+pub mod fingerprint;
 pub mod freshness;
 pub mod headers;
 pub mod invalidate;

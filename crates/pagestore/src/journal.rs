@@ -81,6 +81,22 @@ pub fn last_number(dir: &Path) -> io::Result<u64> {
     Ok(purges.last())
 }
 
+/// Removes the journal of a directory that is not used, so that no file in it is trusted later:
+/// purges of the meantime are recorded nowhere.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn discard(dir: &Path) -> io::Result<()> {
+    remove(&dir.join(NAME))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match open_file(path) {
@@ -180,12 +196,8 @@ impl Journal {
     /// # Errors
     /// When it cannot be removed.
     pub fn discard(&mut self) -> io::Result<()> {
-        let removed = match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
         self.lacks_some = true;
-        removed
+        remove(&self.path)
     }
 
     /// Rewrites the journal without the purges that `purges` has forgotten.

@@ -71,7 +71,7 @@ fn of_front(generation: u32) -> Vec<Value> {
         json!({"PagesDropped": {"dropped": [], "mark": HUGE}}),
         json!({"PagesDropped": {"dropped": [], "mark": 1}}),
         json!({"StackReported": {"thread": -1, "calls": [i64::MAX, i64::MIN, 0]}}),
-        json!({"CookiesSeen": {"site": long, "names": [long]}}),
+        json!({"CookiesSeen": {"site_key": long, "names": [long]}}),
         json!("MetricsRequested"),
         json!("Drained"),
     ]);

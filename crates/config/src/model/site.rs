@@ -1,11 +1,14 @@
 //! The settings of a site.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use maitred_pagecache::fingerprint::fingerprint;
 use maitred_rules::settings::Upstream;
 use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
+use crate::model::config::Config;
 use crate::model::host::Host;
 use crate::model::output::Output;
 use crate::model::pool::Pool;
@@ -90,6 +93,26 @@ impl Site {
         own.into_iter().chain(others.filter_map(|path| path.pool.as_deref()))
     }
 
+    /// The name of the site's pages and of the cookies that it has set: its first host, and a
+    /// fingerprint of its root as it is configured and of what runs its scripts, the users of its
+    /// pools or an upstream. A site that is another tenant's from now on has another name.
+    pub fn key(&self, config: &Config) -> String {
+        let upstream = match &self.destination {
+            Destination::Pool(_) => String::new(),
+            Destination::Upstream(Upstream::Unix(path)) => path.display().to_string(),
+            Destination::Upstream(Upstream::Tcp { host, port }) => format!("{host}:{port}"),
+        };
+        let user = |name| config.pool(name).and_then(|pool| pool.user.as_deref());
+        let users: BTreeSet<Option<&str>> = self.pools().map(user).collect();
+        let users = users.into_iter().map(Option::unwrap_or_default);
+        let root = self.root.as_os_str().as_encoded_bytes();
+        let mut parts = vec![root, upstream.as_bytes()];
+        parts.extend(users.map(str::as_bytes));
+        let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0]));
+        let host = self.hosts.first().map(Host::to_string).unwrap_or_default();
+        format!("{host} {:016x}", fingerprint(bytes))
+    }
+
     /// A site for every host in which every setting has its default.
     pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
         Site {
@@ -126,4 +149,32 @@ pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
             )
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(pool: &str, user: &str, site: &str) -> String {
+        let text = format!("[pools.{pool}]\n[[sites]]\nhosts = \"a.example\"\n{site}\n");
+        let mut config = crate::parse(&text, Path::new("/maitred.toml")).unwrap();
+        config.pools.iter_mut().for_each(|pool| pool.user = Some(user.to_owned()));
+        config.sites[0].key(&config)
+    }
+
+    #[test]
+    fn the_pages_of_a_site_are_of_its_root_and_of_the_users_of_its_pools() {
+        let first = key("a", "anna", "root = \"/\"\npool = \"a\"");
+        assert!(first.starts_with("a.example "), "{first}");
+        assert_eq!(first, key("b", "anna", "root = \"/\"\npool = \"b\"\nindex = \"a.php\""));
+        let others = [
+            key("a", "bert", "root = \"/\"\npool = \"a\""),
+            key("a", "anna", "root = \"/usr\"\npool = \"a\""),
+            key("a", "anna", "root = \"/\"\nupstream = \"127.0.0.1:9000\""),
+            key("a", "anna", "root = \"/\"\nupstream = \"127.0.0.1:9001\""),
+        ];
+        for (number, other) in others.iter().enumerate() {
+            assert!(*other != first && !others[..number].contains(other), "{number}");
+        }
+    }
 }

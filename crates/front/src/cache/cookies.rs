@@ -25,7 +25,7 @@ const FILE_BYTES: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub struct SiteCookies(ArcSwap<CookieNames>);
 
-/// The cookies of all sites that guard cookies, by site.
+/// The cookies of all sites that guard cookies, by the site's key ([`maitred_config::Site::key`]).
 #[derive(Debug, Default)]
 pub struct AllCookies {
     sites: Mutex<HashMap<String, GuardedSite>>,
@@ -104,10 +104,10 @@ impl GuardedSite {
 
 impl AllCookies {
     /// The cookies of a site with these settings. Without `guard_cookies` they are not stored.
-    pub fn of(&self, site: &str, settings: &Settings) -> Arc<SiteCookies> {
+    pub fn of(&self, site_key: &str, settings: &Settings) -> Arc<SiteCookies> {
         if settings.guards_cookies {
             let mut sites = self.lock();
-            let guarded = sites.entry(site.to_owned()).or_default();
+            let guarded = sites.entry(site_key.to_owned()).or_default();
             guarded.cookies.clone()
         } else {
             Arc::default()
@@ -115,7 +115,7 @@ impl AllCookies {
     }
 
     /// Applies a new configuration. A site whose cookie settings have changed starts to count its
-    /// names again; a site that no longer guards cookies has none.
+    /// names again; a site that no longer guards cookies, or is another tenant's, has none.
     pub fn follow(&self, config: &Config) {
         let mut sites = self.lock();
         let mut before = std::mem::take(&mut *sites);
@@ -124,22 +124,21 @@ impl AllCookies {
             let Some(cache) = cache.filter(|cache| cache.rules.guards_cookies) else {
                 continue;
             };
-            let name = site.hosts.first().map(ToString::to_string);
-            let name = name.unwrap_or_default();
-            let mut guarded = before.remove(&name).unwrap_or_default();
+            let key = site.key(config);
+            let mut guarded = before.remove(&key).unwrap_or_default();
             let mark = guarded.rules.as_ref().map(Settings::cookie_mark);
             if mark != Some(cache.rules.cookie_mark()) {
                 let names = &guarded.cookies.0;
                 names.rcu(|names| names.under(&cache.rules));
             }
             guarded.rules = Some(cache.rules.clone());
-            sites.insert(name, guarded);
+            sites.insert(key, guarded);
         }
     }
 
     /// Adds names that another front has seen; none: more than can be stored.
-    pub fn add(&self, site: &str, names: Option<&[String]>) {
-        match (self.lock().get(site), names) {
+    pub fn add(&self, site_key: &str, names: Option<&[String]>) {
+        match (self.lock().get(site_key), names) {
             (Some(guarded), Some(names)) => guarded.add(names),
             (Some(guarded), None) => guarded.cookies.are_too_many(),
             (None, _) => {}
@@ -245,12 +244,17 @@ mod tests {
     }
 
     fn learn(all: &AllCookies, site: &str, names: impl Iterator<Item = String>) {
-        all.add(site, Some(&names.collect::<Vec<_>>()));
+        all.add(&key(site), Some(&names.collect::<Vec<_>>()));
+    }
+
+    fn key(host: &str) -> String {
+        let config = config(&[(host, "")]);
+        config.sites[0].key(&config)
     }
 
     fn holds(all: &AllCookies, site: &str, name: &str) -> bool {
         let sites = all.lock();
-        let guarded = sites.get(site);
+        let guarded = sites.get(&key(site));
         guarded.is_some_and(|guarded| guarded.cookies.names().contains(name.as_bytes()))
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod pool_budgets;
 pub(crate) mod purge;
 pub(crate) mod script_purges;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::settings::Settings;
 use maitred_pagestore::disk::DiskLimits;
-use maitred_pagestore::journal::JournalState;
+use maitred_pagestore::journal::{self, JournalState};
 use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
@@ -120,10 +121,11 @@ impl Cache {
             }
             Err(error) => {
                 let me = maitred_os::users::current().name;
-                let dir = config.cache_dir.as_deref().unwrap_or(std::path::Path::new("")).display();
+                let dir = config.cache_dir.as_deref().unwrap_or(Path::new(""));
+                let (named, outcome) = (dir.display(), leave_unused(dir));
                 tracing::error!(
-                    "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
-                     pages are kept in memory only"
+                    "cache_dir {named} cannot be used by {me}, the user of the front: {error}; \
+                     {outcome}"
                 );
                 Store::open(limits(None), "", now())?.0
             }
@@ -183,6 +185,10 @@ impl Cache {
             return;
         }
         let cache = self.clone();
+        let fail = |dir: Option<&Path>, error: io::Error| {
+            let outcome = dir.map_or("", leave_unused);
+            tracing::error!("cache_dir cannot be used: {error}; {outcome}");
+        };
         // A thread of its own, which ends with the process: the wait has no bound.
         let waits = std::thread::Builder::new().name("cache folder".to_owned());
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
@@ -191,12 +197,10 @@ impl Cache {
                 cache.take_over_cookies();
                 cache.changed.notify_one();
             }
-            Err(error) => {
-                tracing::error!("cache_dir cannot be used: {error}; pages are kept in memory only");
-            }
+            Err(error) => fail(cache.dir.as_deref(), error),
         });
         if let Err(error) = begun {
-            tracing::error!("cache_dir is not used: there is no thread to wait for it: {error}");
+            fail(self.dir.as_deref(), error);
         }
     }
 
@@ -232,7 +236,7 @@ impl Cache {
         if new.is_empty() {
             return;
         }
-        let report = |names| FromFront::CookiesSeen { site: of.site.clone(), names };
+        let report = |names| FromFront::CookiesSeen { site_key: of.key.clone(), names };
         self.supervisor.report(&report(Some(new)));
         if of.cookies.names().are_too_many() {
             tracing::warn!(
@@ -254,8 +258,8 @@ impl Cache {
     }
 
     /// Adds cookies that another front has seen; none: more than can be stored.
-    pub fn add_cookies(&self, site: &str, names: Option<&[String]>) {
-        self.cookies.add(site, names);
+    pub fn add_cookies(&self, site_key: &str, names: Option<&[String]>) {
+        self.cookies.add(site_key, names);
     }
 
     /// Releases the cache directory to the front that has taken over.
@@ -269,12 +273,20 @@ impl Cache {
         });
     }
 
-    /// Applies the sites of a new configuration.
-    pub fn use_sites(&self, config: &Config) {
+    /// Applies the sites of a new configuration, which the threads use next. Returns those whose
+    /// pages are to be dropped then, by [`Cache::drop_sites`].
+    pub fn use_sites(&self, config: &Config) -> BTreeSet<String> {
         self.cookies.follow(config);
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
-        // While a site has no cache, changes of its pages go unnoticed.
-        for site in before.missing_in(&self.known.load()) {
+        let now = self.known.load();
+        // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
+        let changed = before.missing_in(&now).chain(now.missing_in(&before));
+        changed.map(str::to_owned).collect()
+    }
+
+    /// Drops all pages of sites, once no request is served by a former configuration.
+    pub fn drop_sites(&self, sites: &BTreeSet<String>) {
+        for site in sites {
             if let Err(error) = self.store.purge(site, &Purge::All, PurgeMode::Hard) {
                 tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
             }
@@ -313,6 +325,18 @@ fn log_unread_cookies(error: &io::Error) {
     );
 }
 
+/// Has the pages in the folder dropped when it is used again, since purges are not recorded there
+/// meanwhile. Returns the outcome, for the log.
+fn leave_unused(dir: &Path) -> &'static str {
+    match journal::discard(dir) {
+        Ok(()) => "pages are cached in memory only, and those in it are not used again",
+        Err(_) => {
+            "pages are cached in memory only, and purges are not recorded in it: empty it before \
+             it is used again"
+        }
+    }
+}
+
 /// Logs an unusual state of the folder.
 pub(crate) fn log_state(opened: JournalState) {
     match opened {
@@ -332,8 +356,10 @@ pub(crate) fn log_state(opened: JournalState) {
 pub struct SiteCache {
     /// The settings.
     pub settings: Settings,
-    /// The site's first host, which identifies its pages.
+    /// The site's first host, by which its pages are purged.
     pub site: String,
+    /// The name of its pages in keys, and of its cookies ([`maitred_config::Site::key`]).
+    pub key: String,
     /// Clients that may send PURGE.
     pub(crate) purge_from: Networks,
     figures: Arc<SiteCacheStats>,
@@ -344,15 +370,21 @@ pub struct SiteCache {
 
 impl SiteCache {
     /// The cache of a site in this thread, if the site has one.
-    pub fn of(site: &maitred_config::Site, all: Option<&Cache>) -> Option<SiteCache> {
+    pub fn of(
+        config: &Config,
+        site: &maitred_config::Site,
+        all: Option<&Cache>,
+    ) -> Option<SiteCache> {
         let (cache, all) = site.cache.as_ref().zip(all)?;
+        let key = site.key(config);
         let name = site.hosts.first().map(ToString::to_string);
         let site = name.unwrap_or_default();
         Some(SiteCache {
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
-            cookies: all.cookies.of(&site, &cache.rules),
+            cookies: all.cookies.of(&key, &cache.rules),
             site,
+            key,
             purge_from: Networks::new(&cache.purge_from),
             thread: thread::number(),
         })

@@ -1,7 +1,7 @@
 //! Purges: by the PURGE method, by a command through the supervisor, and by other fronts; those of
 //! scripts are in `script_purges`. Purges of this front are sent to the other fronts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,8 +41,10 @@ pub struct PurgeableSites {
 
 #[derive(Debug)]
 struct KnownSite {
-    /// The site's first host, which identifies its pages.
+    /// The site's first host, by which its pages are purged.
     name: String,
+    /// The name of its pages in keys.
+    key: String,
     hosts: Vec<String>,
     /// The pools that run its scripts.
     pools: Vec<String>,
@@ -59,6 +61,7 @@ impl PurgeableSites {
             places.push(site.cache.as_ref().map(|cache| {
                 sites.push(KnownSite {
                     name: hosts.first().cloned().unwrap_or_default(),
+                    key: site.key(config),
                     hosts,
                     pools: site.pools().map(str::to_owned).collect(),
                     parts: cache.rules.key.clone(),
@@ -69,10 +72,12 @@ impl PurgeableSites {
         PurgeableSites { sites, hosts: Hosts::of(&config.sites), places }
     }
 
-    /// The sites with a cache in this configuration but not in the other.
+    /// The sites with a cache in this configuration that have none, or are another tenant's, in the
+    /// other.
     pub fn missing_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
-        let names = self.sites.iter().map(|site| site.name.as_str());
-        names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
+        let others: HashSet<&str> = other.sites.iter().map(|site| site.key.as_str()).collect();
+        let missing = self.sites.iter().filter(move |site| !others.contains(site.key.as_str()));
+        missing.map(|site| site.name.as_str())
     }
 
     /// The purges of a command.

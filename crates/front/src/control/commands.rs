@@ -72,12 +72,31 @@ pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
 
 /// A worker's event only has to wake the thread: the thread's hooks do the rest. The event is
 /// edge-triggered, so its counter need not be read.
-async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
+async fn listen_to(generation: Weak<Generation>, thread: u32) {
     let mut throttle = EventThrottle::default();
+    let mut has_failed = false;
     loop {
-        let Ok(listened) = event.try_clone().and_then(readable) else {
-            tracing::error!("a worker's event cannot be waited for");
-            return;
+        let listened = {
+            let Some(generation) = generation.upgrade() else {
+                return;
+            };
+            let Some(event) = generation.event(thread) else {
+                return;
+            };
+            let listened = event.try_clone().and_then(readable);
+            if let (Err(error), false) = (&listened, has_failed) {
+                let pool = &generation.settings.name;
+                tracing::error!(
+                    "pool {pool}: its workers cannot be listened to: {error}; it is tried again \
+                     every second; if it is the limit of open files, raise it"
+                );
+            }
+            listened
+        };
+        has_failed = listened.is_err();
+        let Ok(listened) = listened else {
+            tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            continue;
         };
         while let Ok(mut ready) = listened.readable().await {
             ready.clear_ready();
@@ -152,19 +171,8 @@ impl ThreadCommands {
     }
 
     fn add(&mut self, generation: Arc<Generation>) {
-        let (number, event) = (generation.number, generation.event(self.thread.number));
-        match event.map(|event| event.try_clone()) {
-            Some(Ok(event)) => {
-                let listens = listen_to(event, Arc::downgrade(&generation), self.thread.number);
-                let task = tokio::spawn(listens);
-                self.events.insert(number, task.abort_handle());
-            }
-            Some(Err(error)) => {
-                let pool = &generation.settings.name;
-                tracing::error!("pool {pool}: its workers cannot be listened to: {error}");
-            }
-            None => {}
-        }
+        let task = tokio::spawn(listen_to(Arc::downgrade(&generation), self.thread.number));
+        self.events.insert(generation.number, task.abort_handle());
         thread_local::add(generation);
     }
 }
@@ -279,9 +287,9 @@ impl CommandReceiver {
             ToFront::SetCertificates => self.take_certificates(fds).await,
             ToFront::SetAcmeProofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
-            ToFront::AddCookieNames { site, names } => {
+            ToFront::AddCookieNames { site_key, names } => {
                 if let Some(cache) = &self.shared.cache {
-                    cache.add_cookies(&site, names.as_deref());
+                    cache.add_cookies(&site_key, names.as_deref());
                 }
             }
             ToFront::ConfirmPurge { mark, complaint } => self.purged_elsewhere(mark, complaint),
@@ -481,9 +489,8 @@ impl CommandReceiver {
             Ok(()) => {
                 (self.follow)(&config);
                 sandbox::warn(&self.readable, &config);
-                if let Some(cache) = &self.shared.cache {
-                    cache.use_sites(&config);
-                }
+                let cache = self.shared.cache.as_ref();
+                let changed = cache.map(|cache| cache.use_sites(&config));
                 self.shared.access_log.store(access_log.map(Arc::new));
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
                 self.shared.history.want(history::can_be_seen(&config));
@@ -493,6 +500,9 @@ impl CommandReceiver {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;
                     let _ = is_done.await;
+                }
+                if let Some((cache, changed)) = cache.zip(changed) {
+                    cache.drop_sites(&changed);
                 }
             }
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,

@@ -1,4 +1,5 @@
 //! Start-up, and the supervisor's commands.
 
 pub(crate) mod commands;
+pub(crate) mod descriptors;
 pub(crate) mod run;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::admin::announced;
 use crate::cache::Cache;
 use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
+use crate::control::descriptors::{DescriptorShares, DescriptorUsers};
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
@@ -26,21 +27,6 @@ use crate::runtime::{background, sandbox, thread};
 use crate::services::history;
 use crate::services::{FrontSize, Shared, Thread};
 
-/// Descriptors reserved for pools and temporary files.
-const RESERVED_DESCRIPTORS: u64 = 256;
-/// Descriptors reserved for large files that are sent, where there are few.
-const FEW_OF_FILES: u64 = 256;
-/// Of the descriptors beyond [`FEW_DESCRIPTORS`], large files may have one in this many.
-const PART_OF_FILES: u64 = 16;
-/// Most descriptors of large files, of all threads together.
-const MOST_OF_FILES: u64 = 4096;
-/// Up to this many descriptors, all are for connections; of those beyond, cached pages may have one
-/// in [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
-const FEW_DESCRIPTORS: u64 = 4096;
-/// See [`FEW_DESCRIPTORS`].
-const PART_OF_PAGES: u64 = 8;
-/// Most descriptors of cached pages: 200 MB of the smallest that have one.
-const MOST_OF_PAGES: u64 = 4096;
 /// Tick of a thread with connections. A timer that is earlier than all others costs a system call;
 /// with this one there always is an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
@@ -189,15 +175,15 @@ fn prepare(
     warn_of_unusable_spool(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
-    let has_cache = config.sites.iter().any(|site| site.cache.is_some());
-    let of_pages = if has_cache { descriptors_of_pages(limit) } else { 0 };
-    let of_files = descriptors_of_files(limit);
-    let others = RESERVED_DESCRIPTORS + of_files + of_pages;
-    let max_connections = limit.saturating_sub(others).max(64);
-    let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-    let files = usize::try_from(of_pages).unwrap_or(0);
-    let open_files = usize::try_from(of_files / u64::from(threads.max(1))).unwrap_or(0);
-    let cache = Cache::open(&config, threads, files, supervisor.clone())
+    let shares = DescriptorShares::of(limit, descriptor_users(&config, threads));
+    let size = FrontSize {
+        threads,
+        max_connections: usize::try_from(shares.connections).unwrap_or(usize::MAX),
+        open_files: usize::try_from(shares.files / u64::from(threads.max(1))).unwrap_or(0),
+        spooled_files: shares.spooled,
+    };
+    let pages = usize::try_from(shares.pages).unwrap_or(0);
+    let cache = Cache::open(&config, threads, pages, supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
     let worker_calls = WorkerCalls::default();
     let is_fpm = config.fpm.is_some();
@@ -208,7 +194,7 @@ fn prepare(
         orders.pool_access_logs,
         supervisor.clone(),
         troubles,
-        FrontSize { threads, max_connections, open_files },
+        size,
         Some(Arc::new(cache)),
     );
     shared.trace(config.traces.as_ref())?;
@@ -228,16 +214,16 @@ fn prepare(
     })
 }
 
-/// Descriptors for cached pages, of `limit`, where a site has a cache.
-fn descriptors_of_pages(limit: u64) -> u64 {
-    let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_PAGES;
-    part.min(MOST_OF_PAGES)
-}
-
-/// Descriptors for large files that are sent, of `limit`.
-fn descriptors_of_files(limit: u64) -> u64 {
-    let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_FILES;
-    (FEW_OF_FILES + part).min(MOST_OF_FILES)
+/// What needs descriptors at the start.
+fn descriptor_users(config: &Config, threads: u32) -> DescriptorUsers {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    DescriptorUsers {
+        threads: u64::from(threads),
+        pools: config.pools.len() as u64,
+        workers: config.pools.iter().map(|pool| u64::from(pool.most_workers(cores))).sum(),
+        has_cache: config.sites.iter().any(|site| site.cache.is_some()),
+    }
 }
 
 /// Warns at the start of an error that would otherwise show only as a 507 later.
@@ -419,23 +405,5 @@ fn close_idle_files(serving: &Thread, beats_left: &mut u32) {
     if *beats_left == 0 {
         *beats_left = BEATS_OF_A_FILE;
         serving.sites().close_idle();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FEW_DESCRIPTORS, descriptors_of_files, descriptors_of_pages as of};
-
-    #[test]
-    fn kept_pages_have_descriptors_only_where_there_are_many() {
-        assert_eq!((of(0), of(1024), of(FEW_DESCRIPTORS)), (0, 0, 0));
-        assert_eq!((of(20_000), of(1 << 20)), (1988, 4096));
-    }
-
-    #[test]
-    fn large_files_have_more_descriptors_where_there_are_many() {
-        let of = descriptors_of_files;
-        assert_eq!((of(0), of(1024), of(FEW_DESCRIPTORS)), (256, 256, 256));
-        assert_eq!((of(20_000), of(1 << 20)), (1250, 4096));
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 
 use crate::backend::attempt::attempt;
 use crate::handler::cache::detached_client::DetachedClient;
+use crate::handler::cache::fill::Fill;
 use crate::handler::cache::tee::Tee;
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::respond::TextResponse;
@@ -15,17 +16,29 @@ use crate::http::body::Body;
 use crate::http::client::{After, HttpClient};
 use crate::site::resolver::Script;
 
-/// Runs the request's script in the classic pool.
+/// A request that a copy leaves to the classic pool.
+pub struct LeftRequest<'r, 'f> {
+    /// Its script.
+    pub script: &'r Script,
+    /// Its body.
+    pub body: &'r Body,
+    /// Its client.
+    pub caller: &'r Caller,
+    /// The response of the copy in the cache, if the site has one.
+    pub fill: Option<Box<Fill<'f>>>,
+}
+
+/// Runs the request's script in the classic pool. The cache learns from the response what it learns
+/// from every script's: cookies of the site, and changed pages.
 ///
 /// # Errors
 /// When the client has closed the connection or does not read.
 pub async fn serve<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
-    script: &Script,
-    body: &Body,
-    caller: &Caller,
+    left: LeftRequest<'_, '_>,
 ) -> io::Result<After> {
+    let LeftRequest { script, body, caller, mut fill } = left;
     let name = String::from_utf8_lossy(&script.script_filename);
     let Some(backend) = context.site.classic_backend() else {
         let why = "it leaves the request to the classic pool, and its site has no `classic_pool`";
@@ -41,7 +54,10 @@ pub async fn serve<C: HttpClient>(
     };
     let run = script::run_of(&context, &name, false, body, caller);
     let headers = cx.response_headers();
-    let mut tee = Tee::new(HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers), None);
+    if let Some(fill) = &mut fill {
+        fill.leave_to_classic_pool();
+    }
+    let mut tee = Tee::new(HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers), fill);
     let mut client = DetachedClient::new(&mut *cx.client, None, false);
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;

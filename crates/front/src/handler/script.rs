@@ -22,7 +22,7 @@ use crate::handler::cache::fill::Fill;
 use crate::handler::cache::lookup::{self, LookupResult};
 use crate::handler::cache::refresh;
 use crate::handler::cache::tee::Tee;
-use crate::handler::classic_pool;
+use crate::handler::classic_pool::{self, LeftRequest};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
 use crate::handler::respond::TextResponse;
@@ -159,7 +159,9 @@ async fn run<C: HttpClient>(
     match &tried.outcome {
         Ok(()) => Ok(after(tee.encoder().reusable, context)),
         Err(Failure::FileNamed) if leaves_to_classic_pool(tee.encoder().script_head()) => {
-            Box::pin(classic_pool::serve(cx, context, script, &body, &caller)).await
+            let (_, fill) = tee.into_parts();
+            let left = LeftRequest { script, body: &body, caller: &caller, fill };
+            Box::pin(classic_pool::serve(cx, context, left)).await
         }
         // In a box: every request would hold the memory for what is rare.
         Err(_) => Box::pin(fall_short(cx, context, &name, tee, tried)).await,

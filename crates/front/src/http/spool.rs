@@ -125,7 +125,7 @@ impl<'a> Spool<'a> {
         }
         let has_space = |lacking| {
             let is_settled = self.held.is_empty() && self.memory_bytes <= self.settled_limit();
-            is_settled && self.place.admits_response(lacking)
+            is_settled && self.admits(lacking)
         };
         !self.full_disk
             && self.memory_bytes as u64 + self.unread() < self.limit
@@ -146,7 +146,11 @@ impl<'a> Spool<'a> {
             0 => lacking,
             held => held,
         };
-        self.place.space_for_response(bytes).await;
+        self.place.space_for_response(bytes, self.file.is_none()).await;
+    }
+
+    fn admits(&self, bytes: usize) -> bool {
+        self.place.admits_response(bytes, self.file.is_none())
     }
 
     /// Adds bytes: to memory, or to the file if the memory is full or the file in use. Without
@@ -197,7 +201,7 @@ impl<'a> Spool<'a> {
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory.
     pub async fn settle(&mut self) -> io::Result<()> {
-        let has_space = |bytes| self.lacking.is_none() || self.place.admits_response(bytes);
+        let has_space = |bytes| self.lacking.is_none() || self.admits(bytes);
         if self.full_disk {
             return Ok(());
         }

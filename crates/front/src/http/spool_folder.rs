@@ -32,6 +32,8 @@ pub struct SpoolSpace {
 #[derive(Debug, Default)]
 struct SpaceState {
     budget: SpoolBudget,
+    /// The files themselves: each has a descriptor.
+    files: SpoolBudget,
     /// `spool_max_size`; none: it follows from the free space.
     setting: Option<u64>,
     looked: Option<Instant>,
@@ -45,7 +47,48 @@ impl Default for SpoolSpace {
     }
 }
 
+/// What there is too little of.
+#[derive(Debug, Clone, Copy)]
+enum SpoolLack {
+    Bytes,
+    Files,
+}
+
+/// A file that is to become longer.
+struct FileGrowth<'a> {
+    owner: &'a str,
+    bytes: u64,
+    purpose: SpoolPurpose,
+    /// It is created for these bytes.
+    is_new: bool,
+}
+
+impl SpaceState {
+    fn admits(&self, growth: &FileGrowth<'_>) -> Result<(), SpoolLack> {
+        let &FileGrowth { owner, bytes, purpose, is_new } = growth;
+        if is_new && !self.files.admits(owner, 1, purpose) {
+            return Err(SpoolLack::Files);
+        }
+        if self.budget.admits(owner, bytes, purpose) { Ok(()) } else { Err(SpoolLack::Bytes) }
+    }
+
+    fn take(&mut self, growth: &FileGrowth<'_>) -> Result<(), SpoolLack> {
+        self.admits(growth)?;
+        let &FileGrowth { owner, bytes, purpose, is_new } = growth;
+        let _ = is_new && self.files.take(owner, 1, purpose);
+        let _ = self.budget.take(owner, bytes, purpose);
+        Ok(())
+    }
+}
+
 impl SpoolSpace {
+    /// The account of at most this many files.
+    pub fn of(files: u64) -> SpoolSpace {
+        let space = SpoolSpace::default();
+        space.lock().files.limit_to(files);
+        space
+    }
+
     /// Applies `spool_max_size`; none: the limit follows from the free space.
     pub fn configure(&self, setting: Option<u64>) {
         let mut state = self.lock();
@@ -86,16 +129,31 @@ impl SpoolSpace {
     }
 
     /// Logs that an owner has no space left, once an episode and then at growing intervals.
-    fn log_refusal(&self, owner: &str) {
+    fn log_refusal(&self, owner: &str, lack: SpoolLack) {
         let mut state = self.lock();
         let now = self.started.elapsed();
         let throttle =
             state.refused.entry(owner.to_owned()).or_insert_with(|| LogThrottle::new(CALM));
         let news = throttle.due(now);
         let is_first = throttle.happened(now, |()| {}) == 1;
-        let (used, limit) = (state.budget.used_by(owner), state.budget.limit().unwrap_or(0));
+        let budget = match lack {
+            SpoolLack::Bytes => &state.budget,
+            SpoolLack::Files => &state.files,
+        };
+        let (used, limit) = (budget.used_by(owner), budget.limit().unwrap_or(0));
         drop(state);
-        let (used, limit) = (humanize::bytes(used as f64), humanize::bytes(limit as f64));
+        let (used, limit, remedy) = match lack {
+            SpoolLack::Bytes => (
+                humanize::bytes(used as f64),
+                humanize::bytes(limit as f64),
+                "free space there or raise spool_max_size",
+            ),
+            SpoolLack::Files => (
+                format!("{used} descriptors"),
+                limit.to_string(),
+                "raise the server's limit of open files",
+            ),
+        };
         match news {
             Some(News::GoesOn(so_far)) => tracing::warn!(
                 "{owner}: for {} its files in spool_dir have had their share of space, now {used} \
@@ -105,8 +163,8 @@ impl SpoolSpace {
             ),
             _ if is_first => tracing::warn!(
                 "{owner}: its files in spool_dir have {used}, its share of {limit}: scripts wait \
-                 for clients that read slowly, and large bodies are refused with a 503; free \
-                 space there or raise spool_max_size; further ones are counted"
+                 for clients that read slowly, and large bodies are refused with a 503; {remedy}; \
+                 further ones are counted"
             ),
             _ => {}
         }
@@ -155,7 +213,13 @@ impl SpoolPlace<'_> {
     /// be.
     pub async fn account(&self, purpose: SpoolPurpose) -> SpooledBytes {
         let space = self.folder.space.clone();
-        let account = SpooledBytes { space, owner: self.owner.to_string(), purpose, bytes: 0 };
+        let account = SpooledBytes {
+            space,
+            owner: self.owner.to_string(),
+            purpose,
+            bytes: 0,
+            has_file: false,
+        };
         self.look().await;
         account
     }
@@ -176,17 +240,18 @@ impl SpoolPlace<'_> {
         }
     }
 
-    /// Whether a response may have this many bytes more.
-    pub fn admits_response(&self, bytes: usize) -> bool {
-        let (space, owner) = (&self.folder.space, self.owner.to_string());
-        space.lock().budget.admits(&owner, bytes as u64, SpoolPurpose::Response)
+    /// Whether a response may have this many bytes more, in a new file or its own.
+    pub fn admits_response(&self, bytes: usize, is_new: bool) -> bool {
+        let (space, owner) = (&self.folder.space, &self.owner.to_string());
+        let purpose = SpoolPurpose::Response;
+        space.lock().admits(&FileGrowth { owner, bytes: bytes as u64, purpose, is_new }).is_ok()
     }
 
     /// Returns when a response may have this many bytes more, after other files have gone.
-    pub async fn space_for_response(&self, bytes: usize) {
+    pub async fn space_for_response(&self, bytes: usize, is_new: bool) {
         loop {
             let freed = self.folder.space.freed.notified();
-            if self.admits_response(bytes) {
+            if self.admits_response(bytes, is_new) {
                 return;
             }
             freed.await;
@@ -201,6 +266,8 @@ pub struct SpooledBytes {
     owner: String,
     purpose: SpoolPurpose,
     bytes: u64,
+    /// The file counts as well, from its first byte on.
+    has_file: bool,
 }
 
 impl SpooledBytes {
@@ -208,13 +275,17 @@ impl SpooledBytes {
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
-        let is_taken = self.space.lock().budget.take(&self.owner, bytes, self.purpose);
-        if is_taken {
-            self.bytes += bytes;
-        } else {
-            self.space.log_refusal(&self.owner);
+        let (owner, purpose) = (&self.owner, self.purpose);
+        let growth = FileGrowth { owner, bytes, purpose, is_new: !self.has_file };
+        let taken = self.space.lock().take(&growth);
+        match taken {
+            Ok(()) => {
+                self.bytes += bytes;
+                self.has_file = true;
+            }
+            Err(lack) => self.space.log_refusal(&self.owner, lack),
         }
-        is_taken
+        taken.is_ok()
     }
 
     /// Gives back bytes that could not be written.
@@ -233,6 +304,9 @@ impl SpooledBytes {
 impl Drop for SpooledBytes {
     fn drop(&mut self) {
         self.shrink_to(0);
+        if self.has_file {
+            self.space.lock().files.release(&self.owner, 1);
+        }
         self.space.freed.notify_waiters();
     }
 }

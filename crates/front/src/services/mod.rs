@@ -70,6 +70,8 @@ pub struct FrontSize {
     pub max_connections: usize,
     /// Descriptors that the large files of one thread may have.
     pub open_files: usize,
+    /// Descriptors that temporary files may have.
+    pub spooled_files: u64,
 }
 
 /// A certificate, for the dashboard.
@@ -192,7 +194,7 @@ impl Shared {
         size: FrontSize,
         cache: Option<Arc<Cache>>,
     ) -> Shared {
-        let FrontSize { threads, max_connections, open_files } = size;
+        let FrontSize { threads, max_connections, open_files, spooled_files } = size;
         Shared {
             pools,
             cache,
@@ -217,7 +219,7 @@ impl Shared {
             limits: AllLimits::default(),
             proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
-            spool: Arc::default(),
+            spool: Arc::new(SpoolSpace::of(spooled_files)),
             porter: Authenticator::default(),
             threads,
             agent: Agent::default(),

@@ -143,7 +143,7 @@ impl Site {
             settings: settings.clone(),
             spool: resources.spool_folder(config),
             rules: compile_rules(settings)?,
-            cache: SiteCache::of(settings, resources.cache),
+            cache: SiteCache::of(config, settings, resources.cache),
             limits: resources.limits.of(settings),
             access_log: SiteLog::of(&settings.access_log, resources.pool_access_logs),
             backends: backends.collect::<Result<_, String>>()?,

@@ -30,17 +30,17 @@ pub struct SiteCookies {
     are_too_many: bool,
 }
 
-/// By the name of the site.
+/// By the site's key ([`Site::key`]).
 pub type CookieNames = BTreeMap<String, SiteCookies>;
 
 /// Adds names that a front has reported; without names, there are too many. False if the report is
 /// rejected.
-fn add(all: &mut CookieNames, site: &str, names: Option<&[String]>) -> bool {
-    let is_known = all.contains_key(site);
+fn add(all: &mut CookieNames, site_key: &str, names: Option<&[String]>) -> bool {
+    let is_known = all.contains_key(site_key);
     if !is_known && all.len() >= MAX_SITES {
         return false;
     }
-    let known = all.entry(site.to_owned()).or_default();
+    let known = all.entry(site_key.to_owned()).or_default();
     known.are_too_many |= names.is_none();
     for name in names.unwrap_or_default() {
         let mut end = name.len().min(MAX_NAME_BYTES);
@@ -60,30 +60,30 @@ fn add(all: &mut CookieNames, site: &str, names: Option<&[String]>) -> bool {
 pub struct SeenCookies {
     /// The front's line.
     pub line: u32,
-    /// The site's first host.
-    pub site: String,
+    /// The site's key ([`Site::key`]).
+    pub site_key: String,
     /// Their names; none: more than a front remembers.
     pub names: Option<Vec<String>>,
 }
 
 /// A front has seen cookies being set: the other fronts learn their names, too.
 pub fn seen(all: &mut CookieNames, config: &Config, fronts: &mut Fronts, seen: SeenCookies) {
-    let SeenCookies { line, site, names } = seen;
-    let is_guarded = guarded(config, &site).is_some();
-    if !is_guarded || !add(all, &site, names.as_deref()) {
+    let SeenCookies { line, site_key, names } = seen;
+    let is_guarded = guarded(config, &site_key).is_some();
+    if !is_guarded || !add(all, &site_key, names.as_deref()) {
         return;
     }
     for other in fronts.lines().into_iter().filter(|other| *other != line) {
-        let (site, names) = (site.clone(), names.clone());
-        fronts.tell(other, ToFront::AddCookieNames { site, names });
+        let (site_key, names) = (site_key.clone(), names.clone());
+        fronts.tell(other, ToFront::AddCookieNames { site_key, names });
     }
 }
 
 /// The orders by which a new front learns all names.
 pub fn orders(all: &CookieNames) -> Vec<ToFront> {
     let mut orders = Vec::new();
-    for (site, names) in all {
-        let order = |names| ToFront::AddCookieNames { site: site.clone(), names };
+    for (site_key, names) in all {
+        let order = |names| ToFront::AddCookieNames { site_key: site_key.clone(), names };
         let known: Vec<String> = names.names.iter().cloned().collect();
         let pieces = known.chunks(NAMES_PER_MESSAGE);
         orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
@@ -94,22 +94,23 @@ pub fn orders(all: &CookieNames) -> Vec<ToFront> {
     orders
 }
 
-/// The site of this name, if it guards cookies.
-fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
+/// The site with this key, if it guards cookies.
+fn guarded<'c>(config: &'c Config, site_key: &str) -> Option<&'c Site> {
+    let (name, _) = site_key.split_once(' ')?;
     let is_it = |site: &&Site| {
         let host = site.hosts.first();
-        host.is_some_and(|host| host.to_string() == name)
+        host.is_some_and(|host| host.to_string() == name) && site.key(config) == site_key
     };
     let site = config.sites.iter().find(is_it)?;
     let cache = site.cache.as_ref();
     cache.is_some_and(|cache| cache.rules.guards_cookies).then_some(site)
 }
 
-/// Drops names that do not count any more after a site's settings have changed. Whether there are
-/// too many is found out again, then.
+/// Drops names that do not count any more after a site's settings have changed, and those of sites
+/// that are another tenant's. Whether there are too many is found out again, then.
 pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
-    all.retain(|name, names| {
-        let cache = |config| guarded(config, name).and_then(|site| site.cache.as_ref());
+    all.retain(|site_key, names| {
+        let cache = |config| guarded(config, site_key).and_then(|site| site.cache.as_ref());
         let Some(now) = cache(after) else {
             return false;
         };

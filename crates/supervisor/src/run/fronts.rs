@@ -127,8 +127,8 @@ impl Supervisor {
                 let report = PagesDropped { line, mark, dropped, awaits_nodes, by_method };
                 self.purges.dropped(report, &mut self.fronts, now);
             }
-            FromFront::CookiesSeen { site, names } => {
-                let seen = SeenCookies { line, site, names };
+            FromFront::CookiesSeen { site_key, names } => {
+                let seen = SeenCookies { line, site_key, names };
                 let config = &self.plan.config;
                 cookies::seen(&mut self.cookies, config, &mut self.fronts, seen);
             }

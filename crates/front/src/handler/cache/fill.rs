@@ -165,6 +165,13 @@ impl<'a> Fill<'a> {
         self.begun = now();
     }
 
+    /// Lets the response of the classic pool take the place of the one that leaves the request to
+    /// it. It is not stored: other requests wait no more, and the page counts as uncacheable.
+    pub fn leave_to_classic_pool(&mut self) {
+        self.plan.store = Err(NotStored::NoStore);
+        (self.stale, self.stale_key, self.outcome) = (None, None, None);
+    }
+
     /// Records the worker time of the response.
     pub fn record_duration(&mut self, time: Duration) {
         self.cost = time;
@@ -212,7 +219,10 @@ impl<'a> Fill<'a> {
     pub fn take_head(&mut self, said: &CgiHeaders) -> Result<String, Failure> {
         let status = said.status();
         self.cache.learn(self.of, cookies::set_by(said.headers()));
-        self.purge(said);
+        // What the classic pool responds says what the request has changed, and when.
+        if !Named::by(said).is_some_and(Named::is_classic_pool) {
+            self.purge(said);
+        }
         let times = Times { asked: self.begun, came: now(), stamp: self.stamp };
         if status == 304 && self.validates() {
             self.take_validation(said, times);

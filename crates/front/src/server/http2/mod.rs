@@ -34,7 +34,8 @@ use crate::server::http2::client::Http2Client;
 use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::header_timeout::OpenFields;
 use crate::server::http2::transport::Transport;
-use crate::services::idle_connections::IDLE;
+use crate::services::Shared;
+use crate::services::idle_connections::{IDLE, IdleConnection};
 use crate::services::lifecycle::ConnectionGuard;
 
 /// Most concurrent requests of a connection (nginx's `http2_max_concurrent_streams`).
@@ -123,19 +124,19 @@ enum NextStep {
 
 async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Result<(), h2::Error> {
     let limits = Limits::default();
+    let shared = &trunk.thread().shared;
+    let mut place = shared.idle.connection(trunk.thread().number);
     let handshake = builder(&limits).handshake::<_, Bytes>(transport);
-    let Ok(connection) = tokio::time::timeout(IDLE, handshake).await else {
+    let Some(connection) = begun(handshake, &mut place, shared).await else {
         return Ok(());
     };
     let mut connection = connection?;
-    let shared = &trunk.thread().shared;
     let mut ending = pin!(shared.takes_no_more());
     // A new client gets its first request served before the server stops: one that has GOAWAY
     // before it sends one would only come again.
     let mut closing = pin!(shared.is_to_close());
     let mut has_asked = false;
     let mut idle = Idle::new();
-    let mut place = shared.idle.connection(trunk.thread().number);
     let mut fields = OpenFields::default();
     let mut leaving = false;
     loop {
@@ -201,6 +202,26 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             }
             NextStep::Closed => return Ok(()),
         }
+    }
+}
+
+/// The connection once its client has sent the preface. None: it has sent none in time, or others
+/// need its place. Until then the connection counts as idle.
+async fn begun<C>(
+    handshake: impl Future<Output = C>,
+    place: &mut IdleConnection<'_>,
+    shared: &Shared,
+) -> Option<C> {
+    let ending = async {
+        shared.takes_no_more().await;
+        tokio::time::sleep(GOODBYE).await;
+    };
+    tokio::select! {
+        biased;
+        connection = handshake => Some(connection),
+        () = place.closed() => None,
+        () = ending => None,
+        () = tokio::time::sleep(shared.idle_timeout()) => None,
     }
 }
 
