@@ -368,12 +368,25 @@ static void answer_startup_failure(const struct maitred_request *request)
 	maitred_finish();
 }
 
+/*
+ * After a failed startup: PHP removes the uploads that it has read by then, and no other part of it
+ * runs. The unread rest of the body is not fetched just to be dropped.
+ */
+static void drop_uploads(void)
+{
+	zend_try {
+		SG(post_read) = 1;
+		sapi_deactivate();
+	} zend_end_try();
+}
+
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
 	maitred_folder_return();
 	maitred_fill_request_info(request);
 	if (UNEXPECTED(php_request_startup() == FAILURE)) {
 		answer_startup_failure(request);
+		drop_uploads();
 		served->outcome = MAITRED_STARTUP_FAILED;
 		served->response_status = 500;
 		return;
