@@ -440,6 +440,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	if (ends_script()) {
 		return;
 	}
+	/* So does that of a copy: a warm-up request of the boot has called maitred_snapshot(). */
+	if (UNEXPECTED(!worker.boot)) {
+		RETURN_FALSE;
+	}
 	int status = close_request();
 	rest();
 	maitred_limits_end();
