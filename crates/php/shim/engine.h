@@ -170,6 +170,8 @@ PHP_FUNCTION(maitred_before_request_read);
 bool maitred_end_request(void);
 /* Has errors noted after which the process may not serve on. */
 void maitred_note_fatal_errors(void);
+/* What error_get_last() returns. */
+void maitred_forget_last_error(void);
 
 /* opcache.c: whether the request is one of its own; then it sets their directives */
 bool maitred_cache_activate(void);
