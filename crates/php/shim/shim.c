@@ -474,6 +474,11 @@ size_t maitred_php_peak_memory(void)
 	return maitred_engine.request ? zend_memory_peak_usage(1) : 0;
 }
 
+void maitred_php_count_requests(uint64_t started)
+{
+	maitred_engine.requests = started;
+}
+
 int maitred_php_response_status(void)
 {
 	return maitred_engine.request ? SG(sapi_headers).http_response_code : 0;

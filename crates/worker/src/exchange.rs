@@ -367,6 +367,11 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
+    /// The number of requests that this worker has started, as the front knows it.
+    pub fn requests(&self) -> u64 {
+        self.end.seat_board(self.end.seat()).requests.load(Ordering::Relaxed)
+    }
+
     /// Writes the end of the request to the board, and reports its duration to the front.
     pub fn show_end(&mut self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         self.peak_memory = self.peak_memory.max(peak_memory);

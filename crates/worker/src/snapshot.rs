@@ -208,6 +208,8 @@ impl Serving {
         if self.running.is_none() {
             exit_now(exit::RECYCLED);
         }
+        // PHP's own count has warm-up requests of the zygote, and goes back with the process.
+        maitred_php::count_requests(self.exchange.requests().saturating_sub(1));
         if self.exchange.is_foreign() { Next::Foreign } else { Next::Own }
     }
 
