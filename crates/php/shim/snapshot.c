@@ -181,12 +181,21 @@ static void begin_copy(const struct maitred_request *request)
 	maitred_reset_peak_memory();
 }
 
-/* With FFI a script can do anything. */
+/* With FFI a script can do anything. The directive is a bool, or allows it to preloaded scripts. */
 static bool ffi_is_on(void)
 {
-	return zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))
-		&& zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)
-		&& atoi(zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)) == 1;
+	const zend_ini_entry *enable = zend_hash_str_find_ptr(EG(ini_directives), "ffi.enable",
+		strlen("ffi.enable"));
+	const char *preload;
+
+	if (!enable || !enable->value || !zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))) {
+		return false;
+	}
+	if (!zend_string_equals_literal_ci(enable->value, "preload")) {
+		return zend_ini_parse_bool(enable->value);
+	}
+	preload = zend_ini_string("opcache.preload", strlen("opcache.preload"), 0);
+	return preload && *preload;
 }
 
 const struct maitred_request *maitred_await_copy(void)
