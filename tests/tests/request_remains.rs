@@ -43,3 +43,33 @@ fn uploads_of_a_request_that_php_has_no_memory_for_are_removed() {
     assert_eq!(fs::read_dir(uploads.path()).unwrap().count(), 0);
     server.stop();
 }
+
+#[test]
+fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
+    let root = document_root(&[
+        ("alarm.php", "<?php pcntl_alarm(1); echo getmypid();"),
+        ("ignore.php", "<?php pcntl_signal(SIGCHLD, SIG_IGN); echo getmypid();"),
+        ("block.php", "<?php pcntl_sigprocmask(SIG_BLOCK, [SIGUSR1]); echo getmypid();"),
+        (
+            "next.php",
+            "<?php for ($from = hrtime(true); hrtime(true) - $from < 2e9;) { }
+             pcntl_sigprocmask(SIG_BLOCK, [], $blocked);
+             echo json_encode([getmypid(), pcntl_signal_get_handler(SIGCHLD), $blocked]);",
+        ),
+        ("pid.php", "<?php echo getmypid();"),
+    ]);
+    let server = Setup::new(root.path()).workers(1).start();
+    let ask = |target: &str| {
+        let answer = http::get(server.address(), target);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer
+    };
+    assert_eq!(ask("/pid.php").text(), ask("/pid.php").text());
+    for target in ["/alarm.php", "/ignore.php", "/block.php"] {
+        let first = ask(target).text();
+        let next = ask("/next.php").json();
+        assert_ne!(next[0].to_string(), first, "{target}");
+        assert_eq!((next[1].as_i64(), next[2].as_array().map(Vec::len)), (Some(0), Some(0)));
+    }
+    server.stop();
+}

@@ -141,6 +141,12 @@ bool maitred_preloading_conflicts(void);
 /* Replaces the handler of a function. Returns the previous one; NULL: there is none. */
 zif_handler maitred_take_over(const char *name, zif_handler handler);
 
+/*
+ * lasting.c: from now on a request that calls a function with effects on the process has the
+ * process end after it. Once, in a classic zygote or in one that boots.
+ */
+void maitred_watch_lasting(void);
+
 /* variables.c */
 void maitred_hook_environment(void);
 char *maitred_getenv(const char *name, size_t name_length);

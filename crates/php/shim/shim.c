@@ -199,6 +199,10 @@ bool maitred_php_start(
 	zend_first_try {
 		apply_values(settings);
 		maitred_snapshot_start();
+		/* A php-fpm with pcntl does not mind; its own tests use that. */
+		if (maitred_engine.mode == MAITRED_CLASSIC && !maitred_engine.fpm) {
+			maitred_watch_lasting();
+		}
 		started = true;
 	} zend_end_try();
 	return started;

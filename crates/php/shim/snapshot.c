@@ -23,14 +23,6 @@ static uint32_t included_at_boot;
 /* The original opcache_invalidate(). */
 static zif_handler invalidate;
 
-/*
- * Functions whose effects persist in a process, or may, and that the rewind does not undo: a copy
- * that has called one of them serves no further request.
- */
-static const char *const lasting[] = { "dl", "pcntl_rfork", "pcntl_setcpuaffinity", "pcntl_setns",
-	"pcntl_setqos_class", "pcntl_unshare", "sem_get", "shm_attach", "shmop_open" };
-static zif_handler lasting_before[sizeof(lasting) / sizeof(*lasting)];
-
 /* Extensions with threads or locks of their own, which do not survive a fork. */
 static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
 
@@ -300,26 +292,11 @@ zif_handler maitred_take_over(const char *name, zif_handler handler)
 	return before;
 }
 
-static ZEND_NAMED_FUNCTION(spend)
-{
-	const char *name = ZSTR_VAL(execute_data->func->common.function_name);
-
-	maitred_engine.spent |= maitred_engine.copied;
-	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
-		if (!strcmp(name, lasting[i])) {
-			lasting_before[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
-			return;
-		}
-	}
-}
-
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
 	maitred_take_over("opcache_reset", ask_for_renewal);
 	invalidate = maitred_take_over("opcache_invalidate", invalidate_or_renew);
-	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
-		lasting_before[i] = maitred_take_over(lasting[i], spend);
-	}
+	maitred_watch_lasting();
 	maitred_php_work(boot, worked);
 }
