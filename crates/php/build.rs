@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 27] = [
+const SOURCES: [&str; 28] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -27,6 +27,7 @@ const SOURCES: [&str; 27] = [
     "imports.c",
     "info.c",
     "interposed.c",
+    "lasting.c",
     "library.c",
     "limits.c",
     "metrics.c",

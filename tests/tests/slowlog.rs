@@ -479,3 +479,33 @@ fn a_tenants_link_leads_root_nowhere_and_its_own_folder_has_its_own_log() {
         assert_eq!(fs::read_to_string(&roots).unwrap(), "");
     }
 }
+
+#[test]
+fn copies_that_are_rewound_or_have_warmed_up_have_their_stack_there() {
+    const HANDLE: &str = "<?php function naps() { usleep(1_500_000); }
+        $handle = function () { if (isset($_GET['nap'])) { naps(); } echo getmypid(); };";
+    let takes = [
+        ("maitred_snapshot(); $handle();", "rewinds_per_child = 10"),
+        ("while (frankenphp_handle_request($handle)) { }", "warm_requests = [\"/\"]"),
+    ];
+    for (takes, line) in takes {
+        let root = document_root(&[("index.php", &format!("{HANDLE}\n{takes}\n"))]);
+        let script = root.path().join("index.php");
+        let slow = Slow::new();
+        let server = slow
+            .setup(root.path(), "300ms")
+            .workers(1)
+            .pool("mode = \"snapshot\"")
+            .pool(&format!("script = {script:?}"))
+            .pool(line)
+            .start();
+        http::get(server.address(), "/");
+        let napping = http::get(server.address(), "/?nap=1").text();
+        let entry = &slow.entries(1)[0];
+        assert_eq!(entry.failure, None, "{line}");
+        assert_eq!(entry.pid.to_string(), napping);
+        let shown = entry.frames.iter().any(|frame| frame.starts_with("naps()"));
+        assert!(shown, "{line}: {:?}", entry.frames);
+        server.stop();
+    }
+}

@@ -529,6 +529,21 @@ fn a_script_that_asks_for_requests_in_a_loop_is_copied_where_it_asks_for_the_fir
 }
 
 #[test]
+fn a_boot_that_ends_within_a_request_that_is_asked_ahead_serves_its_copies() {
+    let root = application(
+        "$handler = function () { maitred_snapshot(); echo json_encode($_SERVER['REQUEST_URI']); };
+         while (frankenphp_handle_request($handler)) { }
+         return;",
+        "",
+    );
+    let server = snapshot(root.path()).workers(1).pool("warm_requests = [\"/ahead\"]").start();
+    for target in ["/one", "/two"] {
+        assert_eq!(get(&server, target), target);
+    }
+    server.stop();
+}
+
+#[test]
 fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
     let root = application(
         "class Leak { public static array $seen = []; public static string $waste = ''; }",

@@ -79,3 +79,19 @@ fn a_pool_may_say_that_files_are_not_looked_at_again() {
         server.stop();
     }
 }
+
+#[test]
+fn copies_that_may_use_ffi_are_not_rewound() {
+    let root = application("", "echo getmypid();");
+    for (enable, stays) in [("true", false), ("On", false), ("preload", true), ("0", true)] {
+        let enable = format!("{{ \"ffi.enable\" = {enable:?}, extension = \"ffi\" }}");
+        let server = snapshot(root.path())
+            .workers(1)
+            .pool("rewinds_per_child = 10")
+            .pool(&format!("php_admin_value = {enable}"))
+            .start();
+        let [first, second] = [(); 2].map(|()| http::get(server.address(), "/").text());
+        assert_eq!(first == second, stays, "{enable}");
+        server.stop();
+    }
+}

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use maitred_tests::booted::{self, PATIENCE};
-use maitred_tests::http::{self, Request, Response};
-use maitred_tests::server::{Server, Setup, give_to_web_user};
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::server::{Server, Setup, give_to_web_user, write_file};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
@@ -154,5 +154,72 @@ fn a_filter_on_a_body_that_is_asked_for_after_an_answer_fails_before_anybody_ask
     let next = http::get(server.address(), "/");
     assert_eq!(seen(&next), "none");
     assert_ne!(next.text(), first.text(), "of another process");
+    server.stop();
+}
+
+/// Hangs once before its next request, after requests that it has taken promptly: it looks idle.
+const HANGING: &str = r#"<?php
+$handle = function () { usleep(5_000); echo getmypid(); };
+while (frankenphp_handle_request($handle)) {
+    if (!@unlink(__DIR__ . '/hang')) { continue; }
+    for ($n = 0; $n < 300 && !@unlink(__DIR__ . '/wake'); $n++) { usleep(100_000); }
+    touch(__DIR__ . '/awake');
+}
+"#;
+
+/// Two quick requests, and one after which its worker hangs, for 30 s at most. Returns that worker.
+fn hang(server: &Server, root: &Path) -> String {
+    let mut connection = Connection::open(server.address());
+    let mut ask = || connection.ask(&Request::get("/")).unwrap().text();
+    (ask(), ask());
+    write_file(root, "hang", b"");
+    let hanging = ask();
+    wait::until_within("the script to hang", PATIENCE, || {
+        (!root.join("hang").exists()).then_some(())
+    });
+    hanging
+}
+
+#[test]
+fn a_worker_that_hangs_before_its_next_request_delays_no_more_than_one() {
+    let (root, setup) = booted::worker(&[("index.php", HANGING)]);
+    let server = setup.workers(2).start();
+    let hanging = hang(&server, root.path());
+    let mut clients = [(); 2].map(|()| Connection::open(server.address()));
+    // If the other worker were tried for half a second each time, it would be awake long before.
+    for _ in 0..100 {
+        for client in &mut clients {
+            client.send(&Request::get("/").to_bytes()).unwrap();
+        }
+        for client in &mut clients {
+            let next = client.read_response(false).unwrap();
+            assert_eq!(next.status, 200);
+            assert_ne!(next.text(), hanging);
+        }
+    }
+    assert!(!root.path().join("awake").exists());
+    drop(clients);
+    server.stop();
+}
+
+#[test]
+fn a_worker_that_hangs_before_its_next_request_is_replaced() {
+    let (root, setup) = booted::worker(&[("index.php", HANGING)]);
+    let server = setup
+        .pool("request_terminate_timeout = \"1s\"")
+        .pool("request_queue_timeout = \"5s\"")
+        .start();
+    // A worker without a processor for a moment is not prompt: its request runs on, visibly.
+    let is_replaced = (0..5).any(|_| {
+        let hanging = hang(&server, root.path());
+        let next = http::get(server.address(), "/");
+        write_file(root.path(), "wake", b"");
+        wait::until_within("a worker to serve", PATIENCE, || {
+            (http::get(server.address(), "/").status == 200).then_some(())
+        });
+        next.status == 200 && next.text() != hanging
+    });
+    assert!(is_replaced, "{}", server.log_text());
+    server.expect_log(0, "its worker is ended: it has taken no request for");
     server.stop();
 }

@@ -54,6 +54,23 @@ fn a_directive_that_one_request_sets_holds_for_those_after_it() {
 }
 
 #[test]
+fn the_last_error_of_a_request_is_not_the_next_ones() {
+    let worker = "<?php
+        $handle = function () {
+            echo json_encode(error_get_last());
+            @trigger_error('secret');
+            echo error_get_last()['message'];
+        };
+        while (frankenphp_handle_request($handle)) {}";
+    let (_root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.start();
+    for _ in 0..3 {
+        assert_eq!(http::get(server.address(), "/").text(), "nullsecret");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_body_that_one_request_has_read_is_gone_and_nobody_trips_over_it() {
     // Strings take the place of what was freed, whatever its size.
     let worker = "<?php

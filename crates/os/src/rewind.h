@@ -32,7 +32,7 @@
 /* As often as a look at the pages may touch some itself. */
 #define LOOKS_MAX 4
 /* Numbers that the process hands to itself. */
-#define REWIND_CARRIED 8
+#define REWIND_CARRIED 12
 /* Room for the kernel's `struct sigaction`, and the size of its set of signals. */
 #define ACTION_BYTES 64
 #define SIGNAL_SET_BYTES 8

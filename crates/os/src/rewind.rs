@@ -17,7 +17,7 @@ use crate::fork::{OwnProc, has_forked};
 const OPEN_MAX: usize = 256;
 
 /// Numbers that a process can pass to itself.
-pub const CARRIED: usize = 8;
+pub const CARRIED: usize = 12;
 
 /// Opaque state of the C part.
 #[repr(C)]

@@ -164,3 +164,18 @@ bool maitred_end_request(void)
 	return !CG(unclean_shutdown)
 		|| (was_clean && !maitred_engine.fatal && !maitred_engine.client_gone);
 }
+
+void maitred_forget_last_error(void)
+{
+	if (EXPECTED(!PG(last_error_message))) {
+		return;
+	}
+	zend_string_release(PG(last_error_message));
+	PG(last_error_message) = NULL;
+	if (PG(last_error_file)) {
+		zend_string_release(PG(last_error_file));
+		PG(last_error_file) = NULL;
+	}
+	PG(last_error_type) = 0;
+	PG(last_error_lineno) = 0;
+}

@@ -141,6 +141,12 @@ bool maitred_preloading_conflicts(void);
 /* Replaces the handler of a function. Returns the previous one; NULL: there is none. */
 zif_handler maitred_take_over(const char *name, zif_handler handler);
 
+/*
+ * lasting.c: from now on a request that calls a function with effects on the process has the
+ * process end after it. Once, in a classic zygote or in one that boots.
+ */
+void maitred_watch_lasting(void);
+
 /* variables.c */
 void maitred_hook_environment(void);
 char *maitred_getenv(const char *name, size_t name_length);
@@ -170,6 +176,8 @@ PHP_FUNCTION(maitred_before_request_read);
 bool maitred_end_request(void);
 /* Has errors noted after which the process may not serve on. */
 void maitred_note_fatal_errors(void);
+/* What error_get_last() returns. */
+void maitred_forget_last_error(void);
 
 /* opcache.c: whether the request is one of its own; then it sets their directives */
 bool maitred_cache_activate(void);

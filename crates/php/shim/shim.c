@@ -199,6 +199,10 @@ bool maitred_php_start(
 	zend_first_try {
 		apply_values(settings);
 		maitred_snapshot_start();
+		/* A php-fpm with pcntl does not mind; its own tests use that. */
+		if (maitred_engine.mode == MAITRED_CLASSIC && !maitred_engine.fpm) {
+			maitred_watch_lasting();
+		}
 		started = true;
 	} zend_end_try();
 	return started;
@@ -368,12 +372,25 @@ static void answer_startup_failure(const struct maitred_request *request)
 	maitred_finish();
 }
 
+/*
+ * After a failed startup: PHP removes the uploads that it has read by then, and no other part of it
+ * runs. The unread rest of the body is not fetched just to be dropped.
+ */
+static void drop_uploads(void)
+{
+	zend_try {
+		SG(post_read) = 1;
+		sapi_deactivate();
+	} zend_end_try();
+}
+
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
 	maitred_folder_return();
 	maitred_fill_request_info(request);
 	if (UNEXPECTED(php_request_startup() == FAILURE)) {
 		answer_startup_failure(request);
+		drop_uploads();
 		served->outcome = MAITRED_STARTUP_FAILED;
 		served->response_status = 500;
 		return;
@@ -459,6 +476,11 @@ bool maitred_php_resolves(const char *path)
 size_t maitred_php_peak_memory(void)
 {
 	return maitred_engine.request ? zend_memory_peak_usage(1) : 0;
+}
+
+void maitred_php_count_requests(uint64_t started)
+{
+	maitred_engine.requests = started;
 }
 
 int maitred_php_response_status(void)

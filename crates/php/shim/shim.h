@@ -281,6 +281,9 @@ bool maitred_php_resolves(const char *path);
 /* Peak memory of the running request, in bytes; 0 when there is none. */
 size_t maitred_php_peak_memory(void);
 
+/* The number of requests that this process has started, before the next one. */
+void maitred_php_count_requests(uint64_t started);
+
 /* PHP's cache of real paths in this process, in bytes. */
 struct maitred_realpath_cache {
 	uint64_t used;

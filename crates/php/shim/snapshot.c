@@ -23,14 +23,6 @@ static uint32_t included_at_boot;
 /* The original opcache_invalidate(). */
 static zif_handler invalidate;
 
-/*
- * Functions whose effects persist in a process, or may, and that the rewind does not undo: a copy
- * that has called one of them serves no further request.
- */
-static const char *const lasting[] = { "dl", "pcntl_rfork", "pcntl_setcpuaffinity", "pcntl_setns",
-	"pcntl_setqos_class", "pcntl_unshare", "sem_get", "shm_attach", "shmop_open" };
-static zif_handler lasting_before[sizeof(lasting) / sizeof(*lasting)];
-
 /* Extensions with threads or locks of their own, which do not survive a fork. */
 static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
 
@@ -181,12 +173,21 @@ static void begin_copy(const struct maitred_request *request)
 	maitred_reset_peak_memory();
 }
 
-/* With FFI a script can do anything. */
+/* With FFI a script can do anything. The directive is a bool, or allows it to preloaded scripts. */
 static bool ffi_is_on(void)
 {
-	return zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))
-		&& zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)
-		&& atoi(zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)) == 1;
+	const zend_ini_entry *enable = zend_hash_str_find_ptr(EG(ini_directives), "ffi.enable",
+		strlen("ffi.enable"));
+	const char *preload;
+
+	if (!enable || !enable->value || !zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))) {
+		return false;
+	}
+	if (!zend_string_equals_literal_ci(enable->value, "preload")) {
+		return zend_ini_parse_bool(enable->value);
+	}
+	preload = zend_ini_string("opcache.preload", strlen("opcache.preload"), 0);
+	return preload && *preload;
 }
 
 const struct maitred_request *maitred_await_copy(void)
@@ -291,26 +292,11 @@ zif_handler maitred_take_over(const char *name, zif_handler handler)
 	return before;
 }
 
-static ZEND_NAMED_FUNCTION(spend)
-{
-	const char *name = ZSTR_VAL(execute_data->func->common.function_name);
-
-	maitred_engine.spent |= maitred_engine.copied;
-	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
-		if (!strcmp(name, lasting[i])) {
-			lasting_before[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
-			return;
-		}
-	}
-}
-
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
 	maitred_take_over("opcache_reset", ask_for_renewal);
 	invalidate = maitred_take_over("opcache_invalidate", invalidate_or_renew);
-	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
-		lasting_before[i] = maitred_take_over(lasting[i], spend);
-	}
+	maitred_watch_lasting();
 	maitred_php_work(boot, worked);
 }

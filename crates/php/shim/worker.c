@@ -258,6 +258,7 @@ static void open_request(const struct maitred_request *request)
 	maitred_reset_peak_memory();
 	maitred_fill_request_info(request);
 	php_output_activate();
+	maitred_forget_last_error();
 	PG(in_error_log) = 0;
 	PG(header_is_being_sent) = 0;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
@@ -439,6 +440,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	/* With exit() the request ends like any other, after the script. */
 	if (ends_script()) {
 		return;
+	}
+	/* So does that of a copy: a warm-up request of the boot has called maitred_snapshot(). */
+	if (UNEXPECTED(!worker.boot)) {
+		RETURN_FALSE;
 	}
 	int status = close_request();
 	rest();

@@ -35,7 +35,9 @@ pub use raw::metrics_extension::{METRICS_EXTENSION, METRICS_VARIABLE, count_in};
 pub use raw::opcache::cache_figures_within;
 pub use raw::opcache_memory::OpcacheMemory;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
-pub use raw::present::{RealpathCache, exit_status, peak_memory, realpath_cache, response_status};
+pub use raw::present::{
+    RealpathCache, count_requests, exit_status, peak_memory, realpath_cache, response_status,
+};
 pub use settings::{IniValue, Mode, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use stack_samples::{CallName, Sample, Sampler};

@@ -454,6 +454,17 @@ impl WorkerEnd {
         self.last_call = last;
     }
 
+    /// The slot in which it looks for the next request first.
+    pub fn next_slot(&self) -> usize {
+        self.next_slot
+    }
+
+    /// Looks there first: for a worker that has been rewound. From the first slot again, a later
+    /// request in it would overtake one in another.
+    pub fn set_next_slot(&mut self, slot: usize) {
+        self.next_slot = slot % SLOTS_PER_SEAT;
+    }
+
     /// Whether the front could not be notified, since a script has closed the worker's descriptors.
     /// The front then finds a response only when it polls.
     pub fn is_cut_off(&self) -> bool {

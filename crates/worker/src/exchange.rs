@@ -30,7 +30,7 @@ const RECORD_BYTES: usize = 16 * 1024;
 const PARAMS_BYTES: usize = maitred_fastcgi::FOREIGN_MAX_PARAMS_BYTES + 64;
 
 /// How many numbers an exchange [keeps](WorkerExchange::kept).
-pub const KEPT: usize = meter::KEPT + 1;
+pub const KEPT: usize = meter::KEPT + 2;
 
 /// The running request.
 pub struct WorkerExchange<'a> {
@@ -140,18 +140,21 @@ impl<'a> WorkerExchange<'a> {
         if let Some(meter) = &self.meter {
             all[..meter::KEPT].copy_from_slice(&meter.kept());
         }
-        all[KEPT - 1] = self.end.last_call().into();
+        all[meter::KEPT] = self.end.last_call().into();
+        all[meter::KEPT + 1] = self.end.next_slot() as u64;
         all
     }
 
     /// Restores them after a rewind of the process.
     pub fn go_on(&mut self, kept: [u64; KEPT]) {
-        let (of_meter, last_call) = kept.split_at(meter::KEPT);
+        let (of_meter, of_end) = kept.split_at(meter::KEPT);
         if let (Some(meter), Ok(of_meter)) = (&mut self.meter, of_meter.try_into()) {
             meter.go_on(of_meter);
         }
-        let last_call = last_call.first().and_then(|call| u32::try_from(*call).ok());
-        self.end.set_last_call(last_call.unwrap_or(0));
+        if let [last_call, next_slot] = of_end {
+            self.end.set_last_call(u32::try_from(*last_call).unwrap_or(0));
+            self.end.set_next_slot(usize::try_from(*next_slot).unwrap_or(0));
+        }
     }
 
     /// When the running request was claimed, in nanoseconds of the monotonic clock.
@@ -365,6 +368,11 @@ impl<'a> WorkerExchange<'a> {
         if !self.foreign {
             status::show_request(board, params);
         }
+    }
+
+    /// The number of requests that this worker has started, as the front knows it.
+    pub fn requests(&self) -> u64 {
+        self.end.seat_board(self.end.seat()).requests.load(Ordering::Relaxed)
     }
 
     /// Writes the end of the request to the board, and reports its duration to the front.

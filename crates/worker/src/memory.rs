@@ -22,6 +22,7 @@ pub struct Memory {
     /// Kept open: opening costs more than reading.
     statm: Option<File>,
     rollup: Option<File>,
+    /// Requests since the last exact measurement.
     since_exact: u32,
 }
 
@@ -36,6 +37,16 @@ impl Memory {
             rollup: open("smaps_rollup"),
             since_exact: EXACT_EVERY,
         }
+    }
+
+    /// The requests since the last exact measurement, which must survive a rewind of the process.
+    pub fn since_exact(&self) -> u64 {
+        self.since_exact.into()
+    }
+
+    /// Restores them after a rewind of the process.
+    pub fn go_on(&mut self, since_exact: u64) {
+        self.since_exact = u32::try_from(since_exact).unwrap_or(EXACT_EVERY).min(EXACT_EVERY);
     }
 
     /// The private memory in bytes, exact if it may exceed the limit and the exact value is due;
@@ -94,6 +105,20 @@ mod tests {
         let after = (0..EXACT_EVERY).find_map(|_| memory.measure()).unwrap();
         assert!(after >= before + BLOCK_BYTES as u64, "{before} to {after}");
         drop(block);
+    }
+
+    #[test]
+    fn a_rewind_makes_no_measurement_exact() {
+        let new = || Memory::new(1, 4096, &OwnProc::open().unwrap());
+        let mut before = new();
+        assert!(before.measure().is_some());
+        for _ in 1..EXACT_EVERY {
+            let mut rewound = new();
+            rewound.go_on(before.since_exact());
+            assert_eq!(rewound.measure(), None);
+            before = rewound;
+        }
+        assert!(before.measure().is_some());
     }
 
     #[test]

@@ -29,6 +29,10 @@ use crate::seat::{self, Running};
 use crate::zygote::{Forked, Zygote, settle};
 use crate::{shared_descriptors, stderr};
 
+/// The positions of further numbers that survive a rewind, after those that the exchange keeps.
+const SINCE_EXACT: usize = KEPT;
+const REWINDS_LEFT: usize = KEPT + 1;
+
 /// Longest message of the boot that is reported as the reason of its failure, in bytes.
 const REASON_BYTES: usize = 1000;
 
@@ -208,6 +212,8 @@ impl Serving {
         if self.running.is_none() {
             exit_now(exit::RECYCLED);
         }
+        // PHP's own count has warm-up requests of the zygote, and goes back with the process.
+        maitred_php::count_requests(self.exchange.requests().saturating_sub(1));
         if self.exchange.is_foreign() { Next::Foreign } else { Next::Own }
     }
 
@@ -222,13 +228,14 @@ impl Serving {
         let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
-        rewind.carried()[KEPT] = times;
+        rewind.carried()[REWINDS_LEFT] = times;
         match rewind.mark() {
             Ok(Turn::First) => {}
             Ok(Turn::Again) => {
                 let mut kept = [0; KEPT];
                 kept.copy_from_slice(&rewind.carried()[..KEPT]);
                 self.exchange.go_on(kept);
+                self.memory.go_on(rewind.carried()[SINCE_EXACT]);
                 copies::went_back(self.exchange.copy_words());
             }
             Err(error) => {
@@ -254,10 +261,11 @@ impl Serving {
             return copies::ends(words, RewindFailure::LastingCall);
         }
         let carried = rewind.carried();
-        if carried[KEPT] == 0 {
+        if carried[REWINDS_LEFT] == 0 {
             return;
         }
-        carried[KEPT] -= 1;
+        carried[REWINDS_LEFT] -= 1;
+        carried[SINCE_EXACT] = self.memory.since_exact();
         carried[..KEPT].copy_from_slice(&self.exchange.kept());
         let why = rewind.back();
         copies::has_stayed(words, &why);

@@ -18,6 +18,7 @@ pub(crate) mod overrun;
 pub(crate) mod pool_load;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;
+mod rescue;
 pub(crate) mod rolling_replace;
 pub(crate) mod route_metrics;
 pub(crate) mod saturation_log;
@@ -50,6 +51,7 @@ use crate::pool::health::LastRejection;
 use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::metrics::PoolMetrics;
 use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
+use crate::pool::rescue::note_unclaimed;
 use crate::pool::saturation_log::SaturationLog;
 use crate::pool::status_counters::machine_memory;
 use crate::pool::thread_local::Inbox;
@@ -66,9 +68,6 @@ const SHORT_SCRIPT_MICROS: u32 = 500;
 /// waiting less than this for a busy one is cheaper for all. Chosen by trial on whole requests
 /// (docs/decisions/0002-seat-link.md), not measured by itself.
 const WAKING_MICROS: u32 = 150;
-
-/// A woken worker that has not begun after this time has no processor, or does not run.
-const WAKES_WITHIN: Duration = Duration::from_millis(100);
 
 /// Weight of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
@@ -217,7 +216,7 @@ impl Pool {
                 if let Some(generation) = &generation {
                     exchange.assign(generation.clone(), at);
                 }
-                let is_behind = state.queue.is_shared(at.seat);
+                let is_behind = state.queue.is_shared(at.seat) || state.queue.is_stalled(at.seat);
                 self.show_counters(&mut state);
                 drop(state);
                 if let Some(generation) = generation {
@@ -332,6 +331,7 @@ impl Pool {
         let at = lease.slot_ref();
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
+        note_unclaimed(&mut state, exchange, at);
         state.queue.free(at);
         state.count_lost(exchange);
         self.settle(state, at.seat);
@@ -427,59 +427,6 @@ impl Pool {
         false
     }
 
-    /// Handles a request that has waited in a slot for longer than the pool's scripts take: moves
-    /// it to an idle seat, or back into the queue if there is none. A request at the head of its
-    /// seat may just have woken its worker: it needs another worker only if that one does not wake
-    /// up.
-    pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
-        let mut state = self.lock();
-        // For a request in the queue, workers have been requested already.
-        let Some(from) = exchange.slot_ref() else {
-            return;
-        };
-        let is_late = waited > WAKES_WITHIN;
-        let Some(to) = state.queue.idle_slot(exchange.priority) else {
-            let is_behind = state.queue.is_shared(from.seat);
-            if is_behind || is_late {
-                self.ask_for_workers(&mut state, 1);
-            }
-            if is_behind {
-                self.requeue(&mut state, exchange, from);
-            } else if is_late && let Some(generation) = state.generation(from.seat.generation) {
-                generation.link().wake_unconditionally(from.seat.number);
-            }
-            return;
-        };
-        if self.take_back_to(&mut state, vec![(exchange.clone(), from)], to) {
-            // The former seat may be idle now, and due to close.
-            self.apply_seat_changes(&mut state);
-            self.show_counters(&mut state);
-            let generation = state.generation(to.seat.generation).cloned();
-            drop(state);
-            match generation {
-                Some(generation) if is_late => {
-                    generation.link().wake_unconditionally(to.seat.number);
-                }
-                Some(generation) => generation.link().wake(to.seat.number),
-                None => {}
-            }
-        }
-    }
-
-    /// Returns a request to the queue that waits behind a long script while no seat is idle: later
-    /// ones would overtake it there. Where no request of that seat has begun, its worker only
-    /// waits for a processor.
-    fn requeue(&self, state: &mut PoolQueues, exchange: &Arc<Exchange>, from: SlotRef) {
-        let is_behind_a_script = state.queue.has(from.seat, |other| other.has_begun());
-        if !is_behind_a_script || !exchange.take_back() {
-            return;
-        }
-        let (item, priority) = (exchange.clone(), exchange.priority);
-        state.queue.requeue(item, priority, from, Instant::now());
-        state.count_lost(exchange);
-        self.note_waiting(state);
-    }
-
     /// Handles a violation of the seat protocol: the worker is killed, and the shared state of its
     /// generation is written again.
     pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
@@ -506,6 +453,10 @@ impl Pool {
         let broke_rules = matches!(fault, WorkerFault::BrokeRules { .. });
         let (why, overrun, is_logged) = match fault {
             WorkerFault::BrokeRules { why } => (why, None, false),
+            WorkerFault::TakesNoRequest { waited } => {
+                let why = format!("it has taken no request for {} s", waited.as_secs());
+                (why, None, false)
+            }
             WorkerFault::Overrun { overrun, is_logged } => {
                 let why = "its script ran longer than request_terminate_timeout".to_owned();
                 (why, Some(overrun), is_logged)
@@ -529,6 +480,11 @@ pub enum WorkerFault {
     BrokeRules {
         /// How, for the log.
         why: String,
+    },
+    /// It has left requests unclaimed for too long: its script hangs between two requests.
+    TakesNoRequest {
+        /// For how long.
+        waited: Duration,
     },
     /// Its script exceeded `request_terminate_timeout`.
     Overrun {

@@ -1,6 +1,8 @@
 //! The seats of a pool's generations, for its queue: their workers, and the requests in their
 //! slots.
 
+use std::time::Duration;
+
 use maitred_control::{Generation, Incarnation, WorkerId};
 use maitred_seat::SLOTS_PER_SEAT;
 
@@ -93,6 +95,11 @@ pub struct Seat<T> {
     pub urgent: bool,
     /// Whether its script runs longer than expected: no request is put behind it.
     pub long: bool,
+    /// How long requests have waited at its head without a start, all together, since its worker
+    /// last finished one.
+    pub unclaimed: Duration,
+    /// Whether its worker was reported, because that is too long.
+    pub given_up: bool,
 }
 
 impl<T> Seat<T> {
@@ -110,7 +117,19 @@ impl<T> Seat<T> {
             closing: false,
             urgent: false,
             long: false,
+            unclaimed: Duration::ZERO,
+            given_up: false,
         }
+    }
+
+    /// Whether its worker has left its last request unclaimed: it is the last to get another.
+    pub fn is_stalled(&self) -> bool {
+        !self.unclaimed.is_zero()
+    }
+
+    /// Whether a request may be put behind its running one.
+    pub fn moves_on(&self) -> bool {
+        !self.long && !self.is_stalled()
     }
 
     /// Number of its requests.

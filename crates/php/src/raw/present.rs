@@ -14,6 +14,7 @@ pub struct RealpathCache {
 
 unsafe extern "C" {
     fn maitred_php_peak_memory() -> usize;
+    fn maitred_php_count_requests(started: u64);
     fn maitred_php_realpath_cache() -> RealpathCache;
     fn maitred_php_response_status() -> c_int;
     fn maitred_php_exit_status() -> c_int;
@@ -25,6 +26,14 @@ pub fn peak_memory() -> usize {
     // SAFETY: it reads two numbers of an engine that has one thread, which is this one: a process
     // that runs PHP has no other.
     unsafe { maitred_php_peak_memory() }
+}
+
+/// Sets how many requests this process has started before the next one: its own count is that of
+/// the process that it was forked from, or of before a rewind. [`read_stack`](crate::read_stack)
+/// finds a request by its number.
+pub fn count_requests(started: u64) {
+    // SAFETY: as for `peak_memory`; it writes one number that another process may read.
+    unsafe { maitred_php_count_requests(started) }
 }
 
 /// The current status of the response; 0 when there is none.

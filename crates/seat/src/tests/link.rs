@@ -108,6 +108,22 @@ fn a_request_can_be_taken_back_until_it_is_claimed() {
 }
 
 #[test]
+fn a_worker_that_is_rewound_takes_requests_in_the_order_of_their_slots_as_before() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (first, _) = bench.front.offer(0, 0, 1, 0, b"first");
+    let (second, _) = bench.front.offer(0, 1, 1, 0, b"second");
+    assert!(worker.try_claim());
+    worker.finish();
+    bench.front.release(first);
+    bench.front.offer(0, 0, 1, 0, b"third");
+    let mut rewound = bench.worker(1);
+    rewound.set_next_slot(worker.next_slot());
+    assert!(rewound.try_claim());
+    assert_eq!(bench.front.progress(&second), Ok(SlotProgress::Running), "it came first");
+}
+
+#[test]
 fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
     let bench = bench();
     let word = PoolMap::map(&bench.file, 1).unwrap().sleep_word(0).unwrap();

@@ -318,7 +318,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "Timeout of a running script: its worker is ended and the client gets a 504, also \
               when the client has disconnected. A script that continues after \
-              fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means none.",
+              fastcgi_finish_request() is not ended, as in php-fpm by default. A worker that takes \
+              none of its requests for that long is ended, too; without a timeout, after 10 s. 0 \
+              means none.",
         example: "\"30s\"",
         read: |pool, value| store(&mut pool.request_terminate_timeout, value.duration()),
     },

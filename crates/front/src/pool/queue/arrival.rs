@@ -106,7 +106,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     fn takes_more(&self, seat: SeatId, entry: &Seat<T>, depth: usize) -> bool {
         entry.incarnation != 0
             && (1..depth.min(SLOTS_PER_SEAT)).contains(&entry.taken())
-            && !entry.long
+            && entry.moves_on()
             && entry.serves_another()
             && !self.refuses(seat)
     }

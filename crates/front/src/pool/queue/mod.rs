@@ -13,6 +13,7 @@
 //! reload. `rolling_replace.rs` replaces the workers of one generation by those of the next.
 
 pub(crate) mod arrival;
+mod unclaimed;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -411,6 +412,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if let Some(entry) = self.seat_of(at.worker()) {
             entry.done += 1;
             entry.long = false;
+            entry.unclaimed = Duration::ZERO;
         }
         self.free(at);
         let is_used_up = |entry: &mut Seat<T>| entry.taken() == 0 && !entry.serves_another();
@@ -432,8 +434,9 @@ impl<T: Clone + PartialEq> Queue<T> {
             entry.idle_checks = 0;
             entry.long = false;
             let was_urgent = std::mem::take(&mut entry.urgent);
+            let is_stalled = entry.is_stalled();
             self.urgent_seats -= usize::from(was_urgent);
-            self.idle.push(at.seat);
+            self.push_idle(at.seat, is_stalled);
         }
         self.held -= 1;
     }
@@ -446,7 +449,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         };
         let depth = self.unreserved(depth);
         let taken = entry.taken();
-        let is_free = taken == 0 || !entry.long && taken < depth.when_busy.min(SLOTS_PER_SEAT);
+        let is_free = taken == 0 || entry.moves_on() && taken < depth.when_busy.min(SLOTS_PER_SEAT);
         if entry.incarnation == 0 || !is_free || !entry.serves_another() || self.refuses(seat) {
             return SeatAction::Rest;
         }

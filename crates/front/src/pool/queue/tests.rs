@@ -458,3 +458,45 @@ fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
     assert_eq!(queue.next_seat_change(), Some(change));
     assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(1, 0)));
 }
+
+#[test]
+fn a_worker_that_leaves_a_request_unclaimed_is_the_last_to_get_another_until_it_finishes_one() {
+    let mut queue = opened(3);
+    let (stalled, next, other) = (place(2, 0), place(1, 0), place(0, 0));
+    assert_eq!(come(&mut queue, 1, DEEP), Submission::Placed(stalled));
+    queue.note_unclaimed(stalled.worker(), Duration::from_secs(1));
+    queue.moved(1, Priority::Normal, stalled, next);
+    queue.done(next);
+    for (item, at) in [(2, next), (3, other), (4, stalled)] {
+        assert_eq!(come(&mut queue, item, ONE), Submission::Placed(at));
+    }
+    assert_eq!(come(&mut queue, 5, TWO), Submission::Placed(place(0, 1)));
+    assert_eq!(come(&mut queue, 6, TWO), Submission::Placed(place(1, 1)));
+    assert_eq!(come(&mut queue, 7, TWO), Submission::Busy, "none is put behind it");
+    queue.done(stalled);
+    assert_eq!(come(&mut queue, 8, ONE), Submission::Placed(stalled));
+    assert_eq!(queue.next(seat(2), TWO), SeatAction::Run(7, place(2, 1)));
+}
+
+#[test]
+fn a_worker_is_given_up_once_it_has_left_requests_unclaimed_for_the_limit_together() {
+    const WAIT: Duration = Duration::from_secs(1);
+    let mut queue = opened(1);
+    let worker = seat(0).worker(1);
+    for item in 0..2 {
+        come(&mut queue, item, TWO);
+    }
+    assert_eq!(queue.give_up(worker, WAIT, 2 * WAIT), None);
+    for slot in 0..2 {
+        queue.note_unclaimed(worker, WAIT);
+        queue.free(place(0, slot));
+    }
+    assert_eq!(queue.give_up(worker, WAIT, 2 * WAIT), Some(2 * WAIT));
+    assert_eq!(queue.give_up(worker, WAIT, 2 * WAIT), None);
+    queue.report_again(worker);
+    assert_eq!(queue.give_up(worker, WAIT, 2 * WAIT), Some(2 * WAIT));
+    queue.report_again(worker);
+    come(&mut queue, 1, ONE);
+    queue.done(place(0, 0));
+    assert_eq!(queue.give_up(worker, WAIT, 2 * WAIT), None, "it has finished one");
+}
