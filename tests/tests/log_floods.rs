@@ -95,3 +95,15 @@ fn a_flood_on_standard_error_is_told_as_well() {
     assert!(flooded <= LOGGED_AT_MOST, "{flooded} lines");
     server.stop();
 }
+
+#[test]
+fn what_a_silent_command_has_printed_too_much_of_is_counted_while_it_runs() {
+    let root = scripts();
+    let command = "[[pools.www.commands]]\nname = \"burst\"\n\
+                   command = [\"sh\", \"-c\", \"seq 600; exec sleep 1000\"]\n";
+    let server = Setup::new(root.path()).pool(command).start();
+    server.expect_log(0, "burst: it logs more than");
+    let counted = server.expect_log(0, "because they were too many");
+    assert!(counted.contains("burst: 100 lines"), "{counted}");
+    server.stop();
+}

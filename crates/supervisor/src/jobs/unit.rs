@@ -300,6 +300,7 @@ impl Unit {
         if self.keep_probe(context, left > 0) {
             left -= 1;
         }
+        self.log_dropped(context.now);
         self.log_episodes(context.now);
         left
     }
@@ -380,6 +381,15 @@ impl Unit {
         error!("{} {how}{}{lines}", self.name(), again.unwrap_or_default());
     }
 
+    /// Logs how many lines were dropped where that is due, also of processes that print no more.
+    fn log_dropped(&mut self, now: Moment) {
+        let name = self.name();
+        let outputs = self.outputs.values_mut();
+        for count in outputs.filter_map(|output| output.dropped(now)) {
+            info!("{name}: {count}");
+        }
+    }
+
     fn log_episodes(&mut self, now: Moment) {
         if self.failures.is_quiet() && self.overlaps.is_quiet() {
             return;
@@ -426,8 +436,7 @@ impl Unit {
     /// Logs the output of a process.
     pub fn read(&mut self, pid: i32, now: Moment) {
         let Some(output) = self.outputs.get_mut(&pid) else { return };
-        let mut lines = output.lines(now);
-        lines.extend(output.dropped(now));
+        let lines = output.lines(now);
         self.take_lines(pid, lines);
     }
 
