@@ -104,6 +104,17 @@ fn what_a_silent_command_has_printed_too_much_of_is_counted_while_it_runs() {
     let server = Setup::new(root.path()).pool(command).start();
     server.expect_log(0, "burst: it logs more than");
     let counted = server.expect_log(0, "because they were too many");
-    assert!(counted.contains("burst: 100 lines"), "{counted}");
+    assert!(counted.contains("pool www: commands and schedules: 100 lines"), "{counted}");
+    server.stop();
+}
+
+#[test]
+fn processes_of_a_command_have_one_limit_together() {
+    let root = scripts();
+    // Each of them prints less than a pool may.
+    let command = "[[pools.www.commands]]\nname = \"many\"\nprocesses = 8\n\
+                   command = [\"sh\", \"-c\", \"while seq 200; do sleep 1; done\"]\n";
+    let server = Setup::new(root.path()).pool(command).start();
+    server.expect_log(0, "many: it logs more than 500 lines");
     server.stop();
 }

@@ -28,6 +28,7 @@ use crate::limits::{
     CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS, Moment,
 };
 use crate::logging::pool_output::PoolOutput;
+use crate::logging::shared_limit::SharedLimit;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
 use crate::processes::pools::Pools;
@@ -102,6 +103,8 @@ pub struct Unit {
     pub is_retired: bool,
     /// When the run of a schedule that begins next, or began last, was due.
     pub(super) due: Option<i64>,
+    /// The limit of log lines of all commands and schedules of its pool.
+    limit: SharedLimit,
     last_lines: VecDeque<String>,
     failures: LogThrottle<()>,
     overlaps: LogThrottle<()>,
@@ -131,10 +134,17 @@ impl Unit {
             probed: None,
             is_retired: false,
             due: None,
+            limit: SharedLimit::default(),
             last_lines: VecDeque::new(),
             failures: LogThrottle::new(JOB_CALM),
             overlaps: LogThrottle::new(JOB_CALM),
         }
+    }
+
+    /// Has a limit of log lines that the others of its pool have as well.
+    pub fn share(&mut self, limit: &SharedLimit) {
+        self.limit = limit.clone();
+        self.outputs.values_mut().for_each(|output| output.share(limit));
     }
 
     /// Whether it is to end.
@@ -322,7 +332,8 @@ impl Unit {
         let now = context.now;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
-        let started = new_output().and_then(|output| {
+        let started = new_output().and_then(|mut output| {
+            output.share(&self.limit);
             let Launched { pid, uid } =
                 launch::start(&self.job, self.due, context, output.writer())?;
             self.outputs.insert(pid, output);
@@ -383,10 +394,10 @@ impl Unit {
 
     /// Logs how many lines were dropped where that is due, also of processes that print no more.
     fn log_dropped(&mut self, now: Moment) {
-        let name = self.name();
         let outputs = self.outputs.values_mut();
-        for count in outputs.filter_map(|output| output.dropped(now)) {
-            info!("{name}: {count}");
+        let counts = outputs.filter_map(|output| output.dropped(now)).chain(self.limit.due(now));
+        for count in counts {
+            warn!("pool {}: commands and schedules: {count}", self.job.pool);
         }
     }
 
@@ -551,7 +562,7 @@ impl Unit {
             Runs::Timed { timer, .. } => timer.deadline(may_start),
         };
         let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
-        let logged = [self.failures.deadline(), self.overlaps.deadline()];
+        let logged = [self.failures.deadline(), self.overlaps.deadline(), self.limit.deadline()];
         let may_probe = may_start && !self.is_retired;
         let probe = self.probed.as_ref().and_then(|probed| probed.deadline(may_probe));
         own.into_iter().chain(probe).chain(outputs).chain(logged.into_iter().flatten()).min()
