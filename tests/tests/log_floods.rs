@@ -95,3 +95,26 @@ fn a_flood_on_standard_error_is_told_as_well() {
     assert!(flooded <= LOGGED_AT_MOST, "{flooded} lines");
     server.stop();
 }
+
+#[test]
+fn what_a_silent_command_has_printed_too_much_of_is_counted_while_it_runs() {
+    let root = scripts();
+    let command = "[[pools.www.commands]]\nname = \"burst\"\n\
+                   command = [\"sh\", \"-c\", \"seq 600; exec sleep 1000\"]\n";
+    let server = Setup::new(root.path()).pool(command).start();
+    server.expect_log(0, "burst: it logs more than");
+    let counted = server.expect_log(0, "because they were too many");
+    assert!(counted.contains("pool www: commands and schedules: 100 lines"), "{counted}");
+    server.stop();
+}
+
+#[test]
+fn processes_of_a_command_have_one_limit_together() {
+    let root = scripts();
+    // Each of them prints less than a pool may.
+    let command = "[[pools.www.commands]]\nname = \"many\"\nprocesses = 8\n\
+                   command = [\"sh\", \"-c\", \"while seq 200; do sleep 1; done\"]\n";
+    let server = Setup::new(root.path()).pool(command).start();
+    server.expect_log(0, "many: it logs more than 500 lines");
+    server.stop();
+}

@@ -14,6 +14,7 @@ mod slot;
 mod state;
 mod unit;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -25,6 +26,7 @@ use maitred_os::shared::page_bytes;
 use tracing::{debug, error, info};
 
 use crate::limits::{JOB_MEMORY_CHECKED_EVERY, JOB_STEPS_PER_TURN, Moment};
+use crate::logging::shared_limit::SharedLimit;
 use crate::processes::script_children::EndedScript;
 use alarm::{Alarm, WallTime};
 use last_runs::LastRuns;
@@ -51,6 +53,8 @@ pub enum JobSource {
 #[derive(Debug, Default)]
 pub struct Jobs {
     units: Vec<Unit>,
+    /// The limits of log lines, by pool.
+    limits: BTreeMap<String, SharedLimit>,
     /// None until there is a schedule.
     alarm: Option<Alarm>,
     memory_checked: Moment,
@@ -102,9 +106,15 @@ impl Jobs {
             if last_runs::is_remembered(job) {
                 unit.make_up(self.last_runs.of(job, seconds), wall);
             }
-            self.units.push(unit);
+            self.add(unit);
         }
         self.last_runs.write();
+    }
+
+    /// Adds a job, whose log lines count towards those of its pool.
+    fn add(&mut self, mut unit: Unit) {
+        unit.share(self.limits.entry(unit.job.pool.clone()).or_default());
+        self.units.push(unit);
     }
 
     /// Kills the probes: the next program does not know them.
@@ -148,6 +158,7 @@ impl Jobs {
         }
         self.first = (self.first + 1) % count;
         self.units.retain(|unit| !unit.is_gone());
+        self.limits.retain(|_, limit| !limit.is_unused());
         let next = self.units.iter().filter_map(|unit| unit.next_run());
         let next = next.map(|next| next.begins).min().filter(|_| context.may_start);
         if next.is_some() && self.alarm.is_none() {

@@ -105,7 +105,10 @@ impl Jobs {
     /// # Errors
     /// When a descriptor is not there.
     pub fn inherited(states: Vec<JobState>, now: Moment) -> io::Result<Jobs> {
-        let units = states.into_iter().map(|state| state.inherit(now));
-        Ok(Jobs { units: units.collect::<io::Result<_>>()?, ..Jobs::default() })
+        let mut jobs = Jobs::default();
+        for state in states {
+            jobs.add(state.inherit(now)?);
+        }
+        Ok(jobs)
     }
 }

@@ -28,6 +28,7 @@ use crate::limits::{
     CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS, Moment,
 };
 use crate::logging::pool_output::PoolOutput;
+use crate::logging::shared_limit::SharedLimit;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
 use crate::processes::pools::Pools;
@@ -102,6 +103,8 @@ pub struct Unit {
     pub is_retired: bool,
     /// When the run of a schedule that begins next, or began last, was due.
     pub(super) due: Option<i64>,
+    /// The limit of log lines of all commands and schedules of its pool.
+    limit: SharedLimit,
     last_lines: VecDeque<String>,
     failures: LogThrottle<()>,
     overlaps: LogThrottle<()>,
@@ -131,10 +134,17 @@ impl Unit {
             probed: None,
             is_retired: false,
             due: None,
+            limit: SharedLimit::default(),
             last_lines: VecDeque::new(),
             failures: LogThrottle::new(JOB_CALM),
             overlaps: LogThrottle::new(JOB_CALM),
         }
+    }
+
+    /// Has a limit of log lines that the others of its pool have as well.
+    pub fn share(&mut self, limit: &SharedLimit) {
+        self.limit = limit.clone();
+        self.outputs.values_mut().for_each(|output| output.share(limit));
     }
 
     /// Whether it is to end.
@@ -300,6 +310,7 @@ impl Unit {
         if self.keep_probe(context, left > 0) {
             left -= 1;
         }
+        self.log_dropped(context.now);
         self.log_episodes(context.now);
         left
     }
@@ -321,7 +332,8 @@ impl Unit {
         let now = context.now;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
-        let started = new_output().and_then(|output| {
+        let started = new_output().and_then(|mut output| {
+            output.share(&self.limit);
             let Launched { pid, uid } =
                 launch::start(&self.job, self.due, context, output.writer())?;
             self.outputs.insert(pid, output);
@@ -380,6 +392,15 @@ impl Unit {
         error!("{} {how}{}{lines}", self.name(), again.unwrap_or_default());
     }
 
+    /// Logs how many lines were dropped where that is due, also of processes that print no more.
+    fn log_dropped(&mut self, now: Moment) {
+        let outputs = self.outputs.values_mut();
+        let counts = outputs.filter_map(|output| output.dropped(now)).chain(self.limit.due(now));
+        for count in counts {
+            warn!("pool {}: commands and schedules: {count}", self.job.pool);
+        }
+    }
+
     fn log_episodes(&mut self, now: Moment) {
         if self.failures.is_quiet() && self.overlaps.is_quiet() {
             return;
@@ -426,8 +447,7 @@ impl Unit {
     /// Logs the output of a process.
     pub fn read(&mut self, pid: i32, now: Moment) {
         let Some(output) = self.outputs.get_mut(&pid) else { return };
-        let mut lines = output.lines(now);
-        lines.extend(output.dropped(now));
+        let lines = output.lines(now);
         self.take_lines(pid, lines);
     }
 
@@ -542,7 +562,7 @@ impl Unit {
             Runs::Timed { timer, .. } => timer.deadline(may_start),
         };
         let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
-        let logged = [self.failures.deadline(), self.overlaps.deadline()];
+        let logged = [self.failures.deadline(), self.overlaps.deadline(), self.limit.deadline()];
         let may_probe = may_start && !self.is_retired;
         let probe = self.probed.as_ref().and_then(|probed| probed.deadline(may_probe));
         own.into_iter().chain(probe).chain(outputs).chain(logged.into_iter().flatten()).min()

@@ -9,6 +9,7 @@ pub mod pool_access_logs;
 pub mod pool_output;
 pub mod repeated_errors;
 pub mod running_time;
+pub mod shared_limit;
 pub mod slowlog;
 pub mod terminal;
 pub mod text;

@@ -10,10 +10,11 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_control::log_limit::{Admission, LogLimit};
+use maitred_control::log_limit::Admission;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
+use crate::logging::shared_limit::SharedLimit;
 
 /// Longest line in bytes; a longer one is split.
 const LINE_BYTES: usize = 4096;
@@ -27,7 +28,7 @@ pub struct PoolOutput {
     writer: OwnedFd,
     /// The beginning of an unfinished line.
     partial: Vec<u8>,
-    limit: LogLimit,
+    limit: SharedLimit,
 }
 
 impl PoolOutput {
@@ -42,7 +43,12 @@ impl PoolOutput {
 
     /// An existing pipe.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
-        PoolOutput { reader, writer, partial: Vec::new(), limit: LogLimit::default() }
+        PoolOutput { reader, writer, partial: Vec::new(), limit: SharedLimit::default() }
+    }
+
+    /// Has a limit that other pipes have as well.
+    pub fn share(&mut self, limit: &SharedLimit) {
+        self.limit = limit.clone();
     }
 
     /// The descriptor numbers of the read end and the write end.
