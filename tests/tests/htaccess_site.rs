@@ -149,7 +149,7 @@ fn a_response_whose_headers_take_too_long_to_determine_is_not_sent_without_them(
     let script = "<?php header('X-Query: ' . $_SERVER['QUERY_STRING']); echo 'page';";
     let root = document_root(&[("x.php", script), ("y", "page")]);
     for (folder, directive) in &directives {
-        write_file(root.path(), &format!("{folder}/.htaccess"), directive.repeat(3000).as_bytes());
+        write_file(root.path(), &format!("{folder}/.htaccess"), directive.repeat(1000).as_bytes());
         write_file(root.path(), &format!("{folder}/x.php"), script.as_bytes());
         write_file(root.path(), &format!("{folder}/x"), b"page");
     }

@@ -14,6 +14,9 @@ use crate::regex::{Captures, TooCostly};
 use crate::request::Kind;
 use crate::text::{escape_path, integer};
 
+/// Most comparisons of bytes for one shell pattern.
+const MAX_GLOB_STEPS: usize = 4 << 20;
+
 /// An evaluation, with the groups of its last match and the request headers it has read.
 #[derive(Debug)]
 pub struct Evaluation<'s, 'w> {
@@ -95,6 +98,9 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             }
             Test::Glob(glob, text, pattern) => {
                 let (text, pattern) = (self.word(text)?, self.word(pattern)?);
+                if text.len().saturating_mul(pattern.len()) > MAX_GLOB_STEPS {
+                    return Err(TooCostly);
+                }
                 glob.matches(&pattern, &text)
             }
         })
@@ -128,12 +134,14 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             }
             Word::Call(name, argument) => {
                 let argument = self.word(argument)?;
+                self.scope.check_text(&argument)?;
                 self.call(name, &argument)
             }
             Word::Concat(words) => {
                 let mut all = Vec::new();
                 for word in words {
                     all.extend(self.word(word)?);
+                    self.scope.check_text(&all)?;
                 }
                 all
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised, unescaped};
+use crate::limits::MAX_TEXT_BYTES;
 use crate::regex::TooCostly;
 use crate::request::{Kind, Request, SUBREQUEST};
 
@@ -137,6 +138,14 @@ impl Scope<'_> {
     /// When the evaluation has taken too long.
     pub fn check_time(&self) -> Result<(), TooCostly> {
         if self.world.is_late() { Err(TooCostly) } else { Ok(()) }
+    }
+
+    /// To be asked about a text that values were inserted into: they may contain each other.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub fn check_text(&self, text: &[u8]) -> Result<(), TooCostly> {
+        if text.len() > MAX_TEXT_BYTES { Err(TooCostly) } else { Ok(()) }
     }
 
     /// Whether a user is in one of these groups.
