@@ -193,6 +193,18 @@ fn a_listing_leaves_out_what_is_ignored() {
 }
 
 #[test]
+fn no_variable_has_php_read_a_file_in_place_of_the_body() {
+    let rules = "SetEnv REQUEST_BODY_FILE /etc/passwd\nRewriteEngine on\n\
+                 RewriteRule ^ - [E=Request_Body_File:/etc/passwd]\n";
+    let script = "<?php echo file_get_contents('php://input');";
+    let root = document_root(&[(".htaccess", rules), ("x.php", script)]);
+    let server = serve(&root, &[]);
+    let request = Request::post("/x.php", "text/plain", b"its own body");
+    assert_eq!(http::ask(server.address(), &request).text(), "its own body");
+    server.stop();
+}
+
+#[test]
 fn check_lists_lines_that_have_no_effect_or_are_wrong() {
     let root = document_root(&[
         (
