@@ -6,6 +6,7 @@ mod map_file;
 mod subrequest;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::conf::access_compat::Satisfy;
@@ -178,10 +179,11 @@ impl<'w> Processor<'w> {
         if !is_refused && self.scope(request).check_time().is_err() {
             result = Err(Stop::TooCostly);
         }
+        let vary = request.headers_out.get(b"Vary").unwrap_or_default();
+        let names = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let mut known: HashSet<Vec<u8>> = names.map(<[u8]>::to_ascii_lowercase).collect();
         for name in read.into_inner() {
-            let vary = request.headers_out.get(b"Vary").unwrap_or_default();
-            let mut known = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            if !known.any(|own| own.eq_ignore_ascii_case(&name)) {
+            if known.insert(name.to_ascii_lowercase()) {
                 request.headers_out.append(b"Vary", &name);
             }
         }

@@ -31,6 +31,7 @@ fn lists_of_addresses_robots_and_redirects_are_read() {
             lines(20_000, |number| format!("Require not ip 198.51.100.{}", byte(number)))
         }),
         format!("deny from {}", "192.0.2.1 ".repeat(50_000)),
+        format!("<If \"{}true\">\n</If>", "-f '/x' && ".repeat(5_000)),
     ] {
         assert_eq!(mistake(&text), None, "{}", text.lines().next_back().unwrap_or_default());
     }
@@ -55,6 +56,9 @@ fn what_would_take_long_or_much_memory_is_a_mistake() {
         (lines(10_001, |_| "php_value a b".to_owned()), "10000 lines"),
         (lines(300, |_| "RewriteRule (abcdef){900} -".to_owned()), "repeat groups"),
         (lines(9_990, |_| "RewriteRule ^(.*)$ -".to_owned()), "bytes of memory"),
+        (format!("<If \"{}true\">\n</If>", "true || ".repeat(90_000)), "bytes of memory"),
+        (format!("<If \"{}'a'{}\">\n</If>", "md5(".repeat(90_000), ")".repeat(90_000)), "levels"),
+        (format!("Header set X expr={}a", "%{tolower:".repeat(90_000)), "within each other"),
         (format!("RewriteRule {}", "x".repeat(100_000)), "bad argument line"),
     ] {
         let found = mistake(&text).unwrap_or_default();

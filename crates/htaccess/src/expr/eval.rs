@@ -57,8 +57,8 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         Ok(match test {
             Test::Constant(value) => *value,
             Test::Not(inner) => !self.test(inner)?,
-            Test::And(left, right) => self.test(left)? && self.test(right)?,
-            Test::Or(left, right) => self.test(left)? || self.test(right)?,
+            Test::And(tests) => !self.any(tests, false)?,
+            Test::Or(tests) => self.any(tests, true)?,
             Test::Compare(comparison, left, right) => {
                 let (left, right) = (self.word(left)?, self.word(right)?);
                 comparison.holds(&left, &right)
@@ -104,6 +104,17 @@ impl<'s, 'w> Evaluation<'s, 'w> {
                 glob.matches(&pattern, &text)
             }
         })
+    }
+
+    /// Whether one of the tests has this result; those behind it are not evaluated.
+    fn any(&mut self, tests: &[Test], result: bool) -> Result<bool, TooCostly> {
+        for test in tests {
+            self.scope.check_time()?;
+            if self.test(test)? == result {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn unary(&mut self, operator: u8, word: &[u8]) -> bool {

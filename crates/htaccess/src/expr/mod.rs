@@ -33,11 +33,17 @@ pub struct Template {
 enum Test {
     Constant(bool),
     Not(Box<Test>),
-    And(Box<Test>, Box<Test>),
-    Or(Box<Test>, Box<Test>),
+    /// All of them: there can be thousands in a row.
+    And(Vec<Test>),
+    /// One of them.
+    Or(Vec<Test>),
     Compare(Comparison, Word, Word),
     In(Word, Vec<Word>),
-    Matches { word: Word, regex: Regex, negated: bool },
+    Matches {
+        word: Word,
+        regex: Regex,
+        negated: bool,
+    },
     Unary(u8, Word),
     ClientIn(IpNet),
     AddressIn(Word, IpNet),
