@@ -62,6 +62,30 @@ fn a_decision_by_a_header_holds_for_requests_with_that_header_alone() {
 }
 
 #[test]
+fn a_decision_by_the_host_header_is_none_for_another_one_with_the_same_forwarded_host() {
+    let rules = "RewriteEngine on\nRewriteCond %{HTTP_HOST} ^a\\.\nRewriteRule ^page$ a.txt [L]\n\
+                 RewriteRule ^page$ b.txt [L]\n";
+    let root = document_root(&[(".htaccess", rules), ("a.txt", "a"), ("b.txt", "b")]);
+    give_to_web_user(root.path());
+    let server = Setup::new(root.path())
+        .top("trusted_proxies = [\"127.0.0.1\"]")
+        .top("trusted_headers = [\"X-Forwarded-For\", \"X-Forwarded-Host\"]")
+        .site("htaccess = true")
+        .start();
+    let begun = Instant::now();
+    while begun.elapsed() < 4 * SETTLED {
+        for host in ["a", "b"] {
+            let request = Request::new("GET", "/page")
+                .header("Host", &format!("{host}.internal"))
+                .header("X-Forwarded-For", "192.0.2.1")
+                .header("X-Forwarded-Host", "site.test");
+            assert_eq!(http::ask(server.address(), &request).text(), host);
+        }
+    }
+    server.stop();
+}
+
+#[test]
 fn a_decision_by_files_is_made_again_when_they_have_changed() {
     let rules = "RewriteEngine on\n\
                  RewriteCond %{REQUEST_FILENAME} !-f\n\

@@ -149,7 +149,7 @@ fn a_response_whose_headers_take_too_long_to_determine_is_not_sent_without_them(
     let script = "<?php header('X-Query: ' . $_SERVER['QUERY_STRING']); echo 'page';";
     let root = document_root(&[("x.php", script), ("y", "page")]);
     for (folder, directive) in &directives {
-        write_file(root.path(), &format!("{folder}/.htaccess"), directive.repeat(3000).as_bytes());
+        write_file(root.path(), &format!("{folder}/.htaccess"), directive.repeat(1000).as_bytes());
         write_file(root.path(), &format!("{folder}/x.php"), script.as_bytes());
         write_file(root.path(), &format!("{folder}/x"), b"page");
     }
@@ -233,6 +233,18 @@ fn a_listing_leaves_out_what_is_ignored() {
         text.contains("a.txt") && !text.contains("a.bak") && !text.contains("private"),
         "{text}"
     );
+}
+
+#[test]
+fn no_variable_has_php_read_a_file_in_place_of_the_body() {
+    let rules = "SetEnv REQUEST_BODY_FILE /etc/passwd\nRewriteEngine on\n\
+                 RewriteRule ^ - [E=Request_Body_File:/etc/passwd]\n";
+    let script = "<?php echo file_get_contents('php://input');";
+    let root = document_root(&[(".htaccess", rules), ("x.php", script)]);
+    let server = serve(&root, &[]);
+    let request = Request::post("/x.php", "text/plain", b"its own body");
+    assert_eq!(http::ask(server.address(), &request).text(), "its own body");
+    server.stop();
 }
 
 #[test]

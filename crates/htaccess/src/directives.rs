@@ -11,6 +11,7 @@ use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
 use crate::expr::Template;
 use crate::file::Verdict;
+use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
 use crate::words::Words;
@@ -256,7 +257,10 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
                 return Err(denies("allow and deny must be followed by 'from'".to_owned()));
             }
             for word in &words[1..] {
-                let source = ForMethods::new(methods(), Source::parse(word).map_err(denies)?);
+                let source = Source::parse(word).map_err(denies)?;
+                let is_variable = matches!(source, Source::Variable { .. });
+                conf.count_variables(usize::from(is_variable)).map_err(mistake)?;
+                let source = ForMethods::new(methods(), source);
                 let access = Arc::make_mut(conf.access.get_or_insert_default());
                 match name {
                     "allow" => access.allows.push(source),
@@ -456,7 +460,11 @@ fn files(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             conf.dir.index_redirect = Some(status);
         }
         "fallbackresource" => conf.dir.fallback = Some(line.one()?),
-        "indexignore" => conf.index.ignored.extend(line.all()),
+        "indexignore" => {
+            conf.index.ignored.extend(line.all());
+            limits::check(conf.index.ignored.len(), MAX_IGNORED, "patterns of IndexIgnore")
+                .map_err(mistake)?;
+        }
         "indexignorereset" => conf.index.ignored.clear(),
         "redirect" => conf.alias.add(line.take(1, 3)?, 302, false).map_err(mistake)?,
         "redirectmatch" => conf.alias.add(line.take(2, 3)?, 302, true).map_err(mistake)?,
@@ -506,7 +514,7 @@ fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> L
     {
         let words = line.take(2, usize::MAX)?;
         for extension in &words[1..] {
-            conf.mime.add(property, extension, &words[0]);
+            conf.mime.add(property, extension, &words[0]).map_err(mistake)?;
         }
         return Ok(());
     }
@@ -514,7 +522,7 @@ fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> L
         && property != Property::Filter
     {
         for extension in line.take(1, usize::MAX)? {
-            conf.mime.add(property, &extension, b"");
+            conf.mime.add(property, &extension, b"").map_err(mistake)?;
         }
         return Ok(());
     }
@@ -526,12 +534,15 @@ fn environment(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineRes
     let rule = match name {
         "setenv" => {
             let words = line.take(1, 2)?;
+            conf.count_variables(1).map_err(mistake)?;
             let value = words.get(1).cloned().unwrap_or_default();
             conf.env.set.set(&words[0], value);
             return Ok(());
         }
         "unsetenv" => {
-            for name in line.take(1, usize::MAX)? {
+            let names = line.take(1, usize::MAX)?;
+            conf.count_variables(names.len()).map_err(mistake)?;
+            for name in names {
                 conf.env.set.unset(&name);
                 conf.env.unset.push(name);
             }
@@ -546,7 +557,7 @@ fn environment(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineRes
         "setenvifexpr" => SetEnvIf::parse_expression(words()),
         _ => return Err(Unknown::Name),
     };
-    conf.setenvif.push(rule.map_err(mistake)?);
+    conf.setenvif.push(Arc::new(rule.map_err(mistake)?));
     Ok(())
 }
 
@@ -572,6 +583,6 @@ fn php(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
     if value.iter().chain(&setting).any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
         return Err(mistake("a value of PHP may not have a line end"));
     }
-    conf.php.push(PhpValue { name: setting, value });
+    conf.php.push(Arc::new(PhpValue { name: setting, value }));
     Ok(())
 }

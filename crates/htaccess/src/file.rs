@@ -6,12 +6,17 @@ use crate::conf::authz::{Methods, Section};
 use crate::conf::{Conf, FileNames, FilesSection, IfSection};
 use crate::directives::{self, DirectiveLine, Unknown};
 use crate::expr::Condition;
+use crate::limits::FileSize;
 use crate::overrides::Overrides;
 use crate::regex::Regex;
+use crate::weight::Shared;
 use crate::words::{self, Words};
 
 /// Most nested sections.
 const MAX_DEPTH: usize = 20;
+
+/// Longest sentence about a mistake, in characters: it can have the line's text.
+const MAX_WHY_CHARS: usize = 1000;
 
 /// Why a line has no effect with `Nonfatal=Override`.
 const NOT_ALLOWED: &str = "`htaccess_override` does not allow it";
@@ -91,13 +96,20 @@ pub fn parse(text: &[u8], directory: &[u8], reading: &Reading) -> Htaccess {
         reading,
         remarks: Vec::new(),
         mistake: None,
+        size: FileSize::default(),
     };
     let mut conf = Conf::default();
     parser.section(&mut conf, Surroundings::top());
     let file = [directory, b".htaccess"].concat();
     let conf = match parser.mistake {
-        None => Ok(Arc::new(conf)),
-        Some(mistake) => Err(Mistake { file, line: mistake.line, why: mistake.why }),
+        None => match conf.check_size(Shared::Counts) {
+            Ok(()) => Ok(Arc::new(conf)),
+            Err(why) => Err(Mistake { file, line: 0, why }),
+        },
+        Some(LineMistake { line, why }) => {
+            let why = why.chars().take(MAX_WHY_CHARS).collect();
+            Err(Mistake { file, line, why })
+        }
     };
     Htaccess { conf, remarks: parser.remarks }
 }
@@ -129,6 +141,7 @@ struct FileParser<'p> {
     reading: &'p Reading,
     remarks: Vec<Remark>,
     mistake: Option<LineMistake>,
+    size: FileSize,
 }
 
 impl FileParser<'_> {
@@ -146,6 +159,11 @@ impl FileParser<'_> {
     ) {
         while let Some(line) = self.lines.get(self.at).cloned() {
             self.at += 1;
+            if let Err(why) = self.size.add(&line.text) {
+                self.refuse(&line, why);
+                self.at = self.lines.len();
+                return;
+            }
             if let Some(name) = line.text.strip_prefix(b"</") {
                 let name = name.split(|byte| *byte == b'>').next().unwrap_or_default().trim_ascii();
                 if name.eq_ignore_ascii_case(scope.end) && !scope.end.is_empty() {
@@ -207,6 +225,9 @@ impl FileParser<'_> {
             directory: self.directory,
             options: overrides.options(),
         };
+        if name.eq_ignore_ascii_case(b"require") {
+            conf.count_variables(variables_of_requirement(words.clone()))?;
+        }
         if name.eq_ignore_ascii_case(b"require")
             && let Some(section) = within
         {
@@ -316,7 +337,8 @@ impl FileParser<'_> {
                 let names = file_names(arguments, lower == b"filesmatch");
                 let mut own = Conf::default();
                 self.section(&mut own, inner(scope.methods));
-                conf.files.push(FilesSection { names: names?, conf: Arc::new(own) });
+                let section = FilesSection { names: names?, conf: Arc::new(own) };
+                conf.files.push(Arc::new(section));
                 Ok(Verdict::Understood)
             }
             b"if" | b"elseif" | b"else" => {
@@ -405,6 +427,15 @@ fn limited(section: &[u8], arguments: &[u8], around: Methods) -> Result<Methods,
     })?;
     let methods = if section == b"limit" { methods } else { methods.others() };
     around.limited_to(methods).map_err(|why| format!("<{}> {why}", shown(section)))
+}
+
+/// How many variables `Require env` or `Require not env` names.
+fn variables_of_requirement(words: Words<'_>) -> usize {
+    let mut words = words.skip_while(|word| word.eq_ignore_ascii_case(b"not"));
+    match words.next() {
+        Some(provider) if provider.eq_ignore_ascii_case(b"env") => words.count(),
+        _ => 0,
+    }
 }
 
 fn shown(text: &[u8]) -> String {

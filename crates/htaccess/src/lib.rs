@@ -9,6 +9,7 @@ mod cookie;
 mod directives;
 mod expr;
 pub mod file;
+mod limits;
 pub mod overrides;
 pub mod process;
 pub mod read_log;
@@ -19,6 +20,7 @@ mod rewrite;
 pub mod table;
 mod text;
 pub mod user_groups;
+pub mod weight;
 pub mod words;
 
 use expr::shown as expr_shown;

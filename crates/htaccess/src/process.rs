@@ -6,6 +6,7 @@ mod map_file;
 mod subrequest;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::conf::access_compat::Satisfy;
@@ -173,14 +174,16 @@ impl<'w> Processor<'w> {
         let read = RefCell::default();
         let mut result = Processor { vary: Some(&read), ..*self }.phases(request);
         // A subrequest that was given up is one that failed, for the condition that asked for it.
-        let is_refused = matches!(result, Err(Stop::Status(400..)));
+        // A mistake says more than that it is late.
+        let is_refused = matches!(result, Err(Stop::Status(400..) | Stop::Mistake(_)));
         if !is_refused && self.scope(request).check_time().is_err() {
             result = Err(Stop::TooCostly);
         }
+        let vary = request.headers_out.get(b"Vary").unwrap_or_default();
+        let names = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let mut known: HashSet<Vec<u8>> = names.map(<[u8]>::to_ascii_lowercase).collect();
         for name in read.into_inner() {
-            let vary = request.headers_out.get(b"Vary").unwrap_or_default();
-            let mut known = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            if !known.any(|own| own.eq_ignore_ascii_case(&name)) {
+            if known.insert(name.to_ascii_lowercase()) {
                 request.headers_out.append(b"Vary", &name);
             }
         }
@@ -195,6 +198,7 @@ impl<'w> Processor<'w> {
         self.sections(request)?;
         if !request.is_sub {
             for rule in &Arc::clone(&request.conf).setenvif {
+                self.scope(request).check_time()?;
                 for EnvVariable { name, value } in rule.changes(&self.scope(request))? {
                     match value {
                         Some(value) => request.env.set(&name, value),
@@ -337,9 +341,8 @@ fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u
     let path = normalised(&target[..mark.unwrap_or(target.len())]);
     let args = mark.map(|mark| target[mark + 1..].to_vec());
     let mut request = Request::new(&before.method, unescaped(&path)?, args);
-    for (name, value) in before.env.iter() {
-        request.env.set(&[b"REDIRECT_", name].concat(), value);
-    }
+    let renamed = |(name, value): (&[u8], &[u8])| ([b"REDIRECT_", name].concat(), value.to_vec());
+    request.env.set_all(before.env.iter().map(renamed));
     request.env.set(b"REDIRECT_STATUS", status.to_string());
     request.status = status;
     request.headers_in = before.headers_in.clone();

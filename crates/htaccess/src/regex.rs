@@ -2,6 +2,9 @@
 
 use pcre2::bytes::{Regex as Pcre2, RegexBuilder};
 
+use crate::limits::{MAX_TEXT_BYTES, expanded_bytes};
+use crate::weight::{Shared, Weight};
+
 /// Most steps of a match, counted by PCRE2: what needs more ends its request.
 const MATCH_STEPS: u32 = 200_000;
 
@@ -50,7 +53,11 @@ impl Regex {
     /// # Errors
     /// When the limits are exceeded.
     pub fn is_match(&self, text: &[u8]) -> Result<bool, TooCostly> {
-        self.compiled.is_match(text).map_err(|_| TooCostly)
+        // The memory of a match ends with it. PCRE2's crate holds that of `is_match` for the next
+        // one, which is megabytes for some patterns.
+        let mut found = self.compiled.capture_locations();
+        let matched = self.compiled.captures_read(&mut found, text).map_err(|_| TooCostly)?;
+        Ok(matched.is_some())
     }
 
     /// The groups of a match.
@@ -110,10 +117,16 @@ impl Captures {
     }
 
     /// A template with `$0` to `$9` replaced (`ap_pregsub`).
-    pub fn expand(&self, template: &[u8]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// When it becomes too long.
+    pub fn expand(&self, template: &[u8]) -> Result<Vec<u8>, TooCostly> {
         let mut out = Vec::with_capacity(template.len());
         let mut at = 0;
         while let Some(&byte) = template.get(at) {
+            if out.len() > MAX_TEXT_BYTES {
+                return Err(TooCostly);
+            }
             let next = template.get(at + 1).copied();
             at += 1;
             match (byte, next) {
@@ -128,7 +141,16 @@ impl Captures {
                 _ => out.push(byte),
             }
         }
-        out
+        Ok(out)
+    }
+}
+
+/// What PCRE2 and its crate take for an expression besides its code, in bytes.
+const REGEX_BYTES: usize = 1536;
+
+impl Weight for Regex {
+    fn heap(&self, _: Shared) -> usize {
+        REGEX_BYTES + 4 * self.text.len() + expanded_bytes(&self.text)
     }
 }
 
@@ -140,7 +162,8 @@ mod tests {
     fn groups_replace_their_numbers() {
         let regex = Regex::new(b"^a(b)?(.*)$", true).unwrap();
         let found = regex.captures(b"ABc\nd").unwrap().unwrap();
-        assert_eq!(found.expand(br"$1-$2-\$1-$9$"), b"B-c\nd-$1-$");
+        assert_eq!(found.expand(br"$1-$2-\$1-$9$").unwrap(), b"B-c\nd-$1-$");
+        assert_eq!(found.expand(&b"$2".repeat(MAX_TEXT_BYTES)), Err(TooCostly));
         assert!(regex.has_groups() && !regex.is_match(b"x").unwrap());
     }
 

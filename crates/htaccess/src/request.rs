@@ -9,6 +9,7 @@ use crate::file::Mistake;
 use crate::read_log::ReadLog;
 use crate::table::Table;
 use crate::user_groups::KnownUser;
+use crate::weight::{Shared, Weight, weight_of};
 
 /// Most work for one request: a rule that is tried costs 1, a subrequest [`SUBREQUEST`].
 const MAX_WORK: u32 = 500_000;
@@ -148,6 +149,11 @@ impl Addresses {
 }
 
 impl Client {
+    /// The memory of the client in bytes, roughly.
+    pub fn bytes(&self) -> usize {
+        size_of::<Client>() + self.heap(Shared::DoesNot)
+    }
+
     /// The client's address.
     pub fn remote(&self) -> SocketAddr {
         self.addresses.log.unrepeatable();
@@ -291,6 +297,19 @@ impl Request {
         }
     }
 
+    /// The bytes of the configuration that sections make for this request alone.
+    pub fn private_conf_bytes(&self) -> usize {
+        match Arc::ptr_eq(&self.conf, &self.walked.directory) {
+            true => 0,
+            false => self.conf.bytes(Shared::DoesNot),
+        }
+    }
+
+    /// The memory of the request in bytes, roughly, without that of directories.
+    pub fn bytes(&self) -> usize {
+        size_of::<Request>() + self.heap(Shared::DoesNot) + self.private_conf_bytes()
+    }
+
     /// A request that has not been mapped to a file.
     pub fn new(method: &[u8], uri: Vec<u8>, args: Option<Vec<u8>>) -> Request {
         Request {
@@ -341,3 +360,13 @@ impl Request {
         &self.filename[slash.map_or(0, |at| at + 1)..]
     }
 }
+
+weight_of!(Walked: sections);
+weight_of!(Previous: uri, args);
+weight_of!(KnownUser: file, group_file, name);
+weight_of!(Request:
+    method, uri, args, filename, path_info, env, headers_in, headers_out, user, users, previous,
+    handler, content_type, charset, content_encoding, content_language, forced_type,
+    forced_handler, redirect, main_uri, uri_of_file, walked, checked
+);
+weight_of!(Client: server_name, protocol, request_line, document_root, software);

@@ -1,8 +1,10 @@
 //! Headers and variables: names ignore case, and keep their order (APR's tables).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::read_log::ReadLog;
+use crate::weight::weight_of;
 
 /// Names and values.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +87,40 @@ impl Table {
         }
     }
 
+    /// Replaces values as [`Table::set`] does one by one. Both have thousands of names.
+    pub fn set_all(&mut self, values: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) {
+        let mut places = self.places();
+        for (name, value) in values {
+            match places.get(&name.to_ascii_lowercase()) {
+                Some(at) => self.entries[*at].value = value,
+                None => {
+                    places.insert(name.to_ascii_lowercase(), self.entries.len());
+                    self.entries.push(Entry { name, value });
+                }
+            }
+        }
+    }
+
+    /// Adds the values of another table, but for those that are the first of their name here.
+    pub fn add_others(&mut self, others: &Table) {
+        let mut places = self.places();
+        for Entry { name, value } in &others.entries {
+            let at = *places.entry(name.to_ascii_lowercase()).or_insert(self.entries.len());
+            if self.entries.get(at).is_none_or(|first| first.value != *value) {
+                self.add(name, &value[..]);
+            }
+        }
+    }
+
+    /// The place of the first value of each name, in lower case.
+    fn places(&self) -> HashMap<Vec<u8>, usize> {
+        let mut places = HashMap::with_capacity(self.entries.len());
+        for (at, entry) in self.entries.iter().enumerate() {
+            places.entry(entry.name.to_ascii_lowercase()).or_insert(at);
+        }
+        places
+    }
+
     /// Removes all values of this name.
     pub fn unset(&mut self, name: &[u8]) {
         self.entries.retain(|entry| !entry.name.eq_ignore_ascii_case(name));
@@ -99,6 +135,9 @@ impl Table {
         }
     }
 }
+
+weight_of!(Table: entries);
+weight_of!(Entry: name, value);
 
 #[cfg(test)]
 mod tests {
@@ -116,5 +155,25 @@ mod tests {
         assert_eq!(all, [(&b"A"[..], &b"4"[..]), (b"B", b"2, 5")]);
         table.unset(b"b");
         assert_eq!(table.get(b"B"), None);
+    }
+
+    #[test]
+    fn many_values_are_set_and_added_as_one_by_one() {
+        let of = |pairs: &[(&str, &str)]| {
+            let mut table = Table::default();
+            pairs.iter().for_each(|(name, value)| table.add(name.as_bytes(), *value));
+            table
+        };
+        let values = [("b", "1"), ("C", "2"), ("c", "3"), ("a", "4")];
+        let (mut together, mut single) = (of(&[("A", "0"), ("B", "0")]), Table::default());
+        single.clone_from(&together);
+        let owned = |(name, value): (&str, &str)| (name.into(), value.into());
+        together.set_all(values.into_iter().map(owned));
+        values.iter().for_each(|(name, value)| single.set(name.as_bytes(), *value));
+        assert_eq!(together, single);
+        let mut table = of(&[("A", "0"), ("A", "1"), ("B", "2")]);
+        table.add_others(&of(&[("a", "0"), ("A", "1"), ("C", "3"), ("c", "3"), ("c", "4")]));
+        let expected = [("A", "0"), ("A", "1"), ("B", "2"), ("A", "1"), ("C", "3"), ("c", "4")];
+        assert_eq!(table, of(&expected));
     }
 }

@@ -1,5 +1,6 @@
 //! Users and groups of `AuthUserFile` and `AuthGroupFile`.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The client as a user.
@@ -17,30 +18,24 @@ pub struct KnownUser {
 
 /// The groups of `AuthGroupFile`, and their users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Groups(Vec<UserGroup>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct UserGroup {
-    name: Vec<u8>,
-    users: Vec<Vec<u8>>,
-}
+pub struct Groups(HashMap<Vec<u8>, HashSet<Vec<u8>>>);
 
 impl Groups {
     /// Parses lines of the form `group: user user`.
     pub fn parse(text: &[u8]) -> Groups {
         let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-        let groups = lines.filter(|line| !line.starts_with(b"#")).filter_map(|line| {
-            let colon = memchr::memchr(b':', line)?;
+        let mut groups: HashMap<Vec<u8>, HashSet<Vec<u8>>> = HashMap::new();
+        for line in lines.filter(|line| !line.starts_with(b"#")) {
+            let Some(colon) = memchr::memchr(b':', line) else { continue };
             let users = line[colon + 1..].split(u8::is_ascii_whitespace);
             let users = users.filter(|user| !user.is_empty()).map(<[u8]>::to_vec);
-            Some(UserGroup { name: line[..colon].trim_ascii().to_vec(), users: users.collect() })
-        });
-        Groups(groups.collect())
+            groups.entry(line[..colon].trim_ascii().to_vec()).or_default().extend(users);
+        }
+        Groups(groups)
     }
 
     /// Whether a user is in one of these groups.
     pub fn have(&self, user: &[u8], names: &[Vec<u8>]) -> bool {
-        let mut groups = self.0.iter().filter(|group| names.contains(&group.name));
-        groups.any(|group| group.users.iter().any(|own| own == user))
+        names.iter().filter_map(|name| self.0.get(name)).any(|users| users.contains(user))
     }
 }

@@ -16,6 +16,7 @@ use maitred_rules::path::{CleanPath, encode_path};
 use super::{Explainer, Runner, htaccess_files};
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::http::hosts::host_name;
+use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, NAME, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::resolver::{Resolver, Route};
@@ -92,7 +93,9 @@ impl Explainer<'_> {
         if let Err(refused) = resolver.refresh() {
             return self.refuse(refused.status, refused.why);
         }
-        let mut confs = DirectoryConfs::new(&self.site.rules, &self.site.index);
+        let (memory, decisions) = (ConfMemory::new(&CommonMemory::default()), 0);
+        let (rules, index) = (&self.site.rules, &self.site.index);
+        let mut confs = DirectoryConfs::new(rules, index, memory, decisions);
         let (confs, paths) = (RefCell::new(&mut confs), RefCell::default());
         let time = EvaluationTime::start();
         let site = SiteWorld { resolver, confs, paths, failure: Cell::default(), time };

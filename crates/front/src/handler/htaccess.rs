@@ -17,12 +17,11 @@ use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::handler::htaccess_cache::{self, LastRound, Saved, Unsaved};
 use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::TextResponse;
-use crate::handler::{htaccess_users, refusal};
+use crate::handler::{htaccess_listing, htaccess_users, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
 use crate::site::directory_confs::SiteWorld;
-use crate::site::listing;
 use crate::site::resolver::{Resolver, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
@@ -284,10 +283,7 @@ impl Evaluated {
             Outcome::Listing => {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
-                let site = context.site;
-                let (index, of) = (Arc::clone(&request), path.as_bytes());
-                let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
-                match listing::page(|| site.open_folder(&path), of, is_ignored).await {
+                match htaccess_listing::page(context, &client, &request, &path).await {
                     Some(page) => {
                         follow(context, &request);
                         Ok(TextResponse::page(&[HTML], page).into())

@@ -37,7 +37,8 @@ pub enum Saved {
 }
 
 /// Method, version, scheme, host, target and the path as rules before have changed it: all that an
-/// evaluation may read without its log.
+/// evaluation may read without its log. The header `Host` can differ from the host, which trusted
+/// proxies may name in another header.
 pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
     let (head, target) = (context.head, context.target);
     let scheme = if target.is_https { "https" } else { "http" };
@@ -76,10 +77,6 @@ pub fn unsaved(
 ) -> Option<Unsaved> {
     let mut headers = Vec::new();
     for name in log.headers()? {
-        // The key has it.
-        if name.eq_ignore_ascii_case(b"host") {
-            continue;
-        }
         let value = value_of(context.head, &name).ok()?.map(<[u8]>::to_vec);
         headers.push(ReadHeader { name, value });
     }

@@ -53,7 +53,8 @@ const SERVERS_TYPE: &[u8] = b"text/html; charset=iso-8859-1";
 const MAX_VARY_NAMES: usize = 1024;
 
 /// Variables that tell PHP's interface what to do: not for a directive.
-const RESERVED: [&[u8]; 4] = [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY"];
+const RESERVED: [&[u8]; 5] =
+    [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY", b"REQUEST_BODY_FILE"];
 
 impl fmt::Debug for Directives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -219,8 +219,8 @@ impl<'r> RulesCheck<'r> {
                 path: path.as_bytes().to_vec(),
             }),
             PathTarget::Listing => {
-                let page =
-                    listing::page(|| site.open_folder(path), path.as_bytes(), |_| false).await?;
+                let listing = listing::read(|| site.open_folder(path), |_| false).await?;
+                let page = listing::page(listing, path.as_bytes()).await?;
                 Some(TextResponse::page(&[HTML], page).into())
             }
             PathTarget::Files => None,

@@ -14,12 +14,14 @@ use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Mistake, Reading};
 use maitred_htaccess::overrides::Overrides;
 use maitred_htaccess::request::{Kind, LocalTime, Stat, World};
+use maitred_htaccess::weight::Shared;
 use maitred_http1::Head;
 use maitred_rules::Rules;
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
+use crate::site::conf_memory::ConfMemory;
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::openat;
 use crate::site::resolver::Resolver;
@@ -42,6 +44,8 @@ pub struct DirectoryConfs {
     /// The configuration of the server, above all directories.
     base: Arc<Conf>,
     known: HashMap<Vec<u8>, KnownDirectory>,
+    /// The memory of what is known.
+    memory: ConfMemory,
     moment: u64,
     /// The decisions on requests, below this real document root.
     verdicts: VerdictTable,
@@ -52,16 +56,50 @@ pub struct DirectoryConfs {
 struct KnownDirectory {
     /// The file's identity; none: there is no file.
     identity: Option<Identity>,
-    own: Option<Result<Arc<Conf>, Mistake>>,
-    above: Arc<Conf>,
-    merged: Arc<Conf>,
+    own: Option<Result<MergedConf, Mistake>>,
     /// The moment of the last check.
     seen: u64,
 }
 
+/// The configuration of a file, merged with those above it.
+#[derive(Debug)]
+struct MergedConf {
+    own: Arc<Conf>,
+    above: Arc<Conf>,
+    merged: Arc<Conf>,
+}
+
+impl KnownDirectory {
+    /// Its memory in bytes, roughly, without that of the directories above.
+    fn bytes(&self, directory: &[u8]) -> usize {
+        let conf = match &self.own {
+            None => 0,
+            Some(Err(mistake)) => mistake.file.len() + mistake.why.len(),
+            Some(Ok(conf)) => conf.own.bytes(Shared::Counts) + conf.merged.bytes(Shared::DoesNot),
+        };
+        size_of::<KnownDirectory>() + directory.len() + conf
+    }
+}
+
+/// What is known of a directory before its file is read.
+enum Knowledge {
+    /// All: this is its configuration.
+    Whole(Result<Arc<Conf>, Mistake>),
+    /// Its file, which has to be merged with other ones above.
+    Own(ReadFile),
+    /// Nothing that still holds.
+    Nothing,
+}
+
 impl DirectoryConfs {
-    /// No directories; `index` are the site's index files.
-    pub fn new(rules: &Rules, index: &[String]) -> DirectoryConfs {
+    /// No directories; `index` are the site's index files, `decision_bytes` is the memory for
+    /// decisions.
+    pub fn new(
+        rules: &Rules,
+        index: &[String],
+        memory: ConfMemory,
+        decision_bytes: usize,
+    ) -> DirectoryConfs {
         let mut base = Conf::default();
         base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
@@ -69,8 +107,9 @@ impl DirectoryConfs {
             reading: reading(rules),
             base: Arc::new(base),
             known: HashMap::new(),
+            memory,
             moment: 0,
-            verdicts: VerdictTable::default(),
+            verdicts: VerdictTable::new(decision_bytes),
             root: Vec::new(),
         }
     }
@@ -79,8 +118,30 @@ impl DirectoryConfs {
     pub fn set_moment(&mut self, moment: u64) {
         self.moment = moment;
         if self.known.len() > MAX_DIRECTORIES {
-            self.known.clear();
+            self.forget_absent();
+            if self.known.len() > MAX_DIRECTORIES / 2 {
+                self.forget();
+            }
         }
+    }
+
+    /// Forgets directories without a file: clients can name any number of them.
+    fn forget_absent(&mut self) {
+        let DirectoryConfs { known, memory, .. } = self;
+        known.retain(|name, directory| {
+            let has_file = directory.own.is_some();
+            if !has_file {
+                memory.give_back(directory.bytes(name));
+            }
+            has_file
+        });
+    }
+
+    /// Forgets all configurations, and the decisions by them, which hold them.
+    fn forget(&mut self) {
+        self.known.clear();
+        self.memory.clear();
+        self.verdicts.clear();
     }
 
     /// The decisions for a document root. A root that has moved makes them void.
@@ -99,7 +160,7 @@ impl DirectoryConfs {
     }
 
     /// Whether a directory has a file.
-    fn has_file(&mut self, resolver: &Resolver, directory: &[u8]) -> bool {
+    fn has_file(&mut self, resolver: &Resolver, directory: &[u8], time: &EvaluationTime) -> bool {
         let moment = self.moment;
         if let Some(known) = self.known.get_mut(directory) {
             let is_fresh = moment != 0 && known.seen == moment;
@@ -109,15 +170,20 @@ impl DirectoryConfs {
             }
         }
         let base = Arc::clone(&self.base);
-        let _ = self.merge(resolver, directory, base);
+        let _ = self.merge(resolver, directory, base, time);
         self.known.get(directory).is_none_or(|known| known.own.is_some())
     }
 
-    fn conf(&mut self, resolver: &Resolver, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
+    fn conf(
+        &mut self,
+        resolver: &Resolver,
+        directory: &[u8],
+        time: &EvaluationTime,
+    ) -> Result<Arc<Conf>, Mistake> {
         let root = resolver.real_root().len();
         let mut merged = Arc::clone(&self.base);
         for end in memchr::memchr_iter(b'/', directory).filter(|end| *end >= root) {
-            merged = self.merge(resolver, &directory[..=end], merged)?;
+            merged = self.merge(resolver, &directory[..=end], merged, time)?;
         }
         Ok(merged)
     }
@@ -128,43 +194,83 @@ impl DirectoryConfs {
         resolver: &Resolver,
         directory: &[u8],
         above: Arc<Conf>,
+        time: &EvaluationTime,
     ) -> Result<Arc<Conf>, Mistake> {
-        let moment = self.moment;
-        if let Some(known) = self.known.get_mut(directory) {
-            let is_fresh = moment != 0 && known.seen == moment;
-            if is_fresh || identity_of(directory) == Some(known.identity) {
-                known.seen = moment;
-                match &known.own {
-                    None => return Ok(above),
-                    Some(Err(mistake)) => return Err(mistake.clone()),
-                    Some(Ok(_)) if Arc::ptr_eq(&known.above, &above) => {
-                        return Ok(Arc::clone(&known.merged));
-                    }
-                    Some(Ok(own)) => {
-                        known.merged = Arc::new(own.below(&above));
-                        known.above = above;
-                        return Ok(Arc::clone(&known.merged));
-                    }
-                }
+        let file = match self.knowledge(directory, &above) {
+            Knowledge::Whole(result) => return result,
+            // There can be as many files as a path has segments.
+            _ if time.is_over() => {
+                let file = [directory, NAME].concat();
+                let why = "the files down to this one take too long to read".to_owned();
+                return Err(Mistake { file, line: 0, why });
             }
-        }
-        let file = self.read(resolver, directory);
-        let merged = match &file.own {
-            Some(Ok(own)) => Arc::new(own.below(&above)),
-            _ => Arc::clone(&above),
+            Knowledge::Own(file) => file,
+            Knowledge::Nothing => self.read(resolver, directory),
         };
-        let result = match &file.own {
+        let ReadFile { identity, own, is_settled } = file;
+        let own = own.map(|own| own.and_then(|own| merged_conf(own, &above, directory)));
+        let result = match &own {
+            None => Ok(above),
+            Some(Ok(conf)) => Ok(Arc::clone(&conf.merged)),
             Some(Err(mistake)) => Err(mistake.clone()),
-            _ => Ok(Arc::clone(&merged)),
         };
-        if file.is_settled {
-            let ReadFile { identity, own, .. } = file;
-            let known = KnownDirectory { identity, own, above, merged, seen: moment };
-            self.known.insert(directory.to_vec(), known);
-        } else {
-            self.known.remove(directory);
+        match own {
+            // Those below would hold one version each while the file changes.
+            Some(Ok(_)) if !is_settled => self.forget(),
+            _ if !is_settled => self.remove(directory),
+            own => self.remember(directory, KnownDirectory { identity, own, seen: self.moment }),
         }
         result
+    }
+
+    /// What is known of a directory below a configuration.
+    fn knowledge(&mut self, directory: &[u8], above: &Arc<Conf>) -> Knowledge {
+        let moment = self.moment;
+        let Some(known) = self.known.get_mut(directory) else { return Knowledge::Nothing };
+        let is_fresh = moment != 0 && known.seen == moment;
+        if !is_fresh && identity_of(directory) != Some(known.identity) {
+            // Those below hold what the file has said.
+            if known.own.is_some() {
+                self.forget();
+            }
+            return Knowledge::Nothing;
+        }
+        known.seen = moment;
+        match &known.own {
+            None => Knowledge::Whole(Ok(Arc::clone(above))),
+            Some(Err(mistake)) => Knowledge::Whole(Err(mistake.clone())),
+            Some(Ok(conf)) if Arc::ptr_eq(&conf.above, above) => {
+                Knowledge::Whole(Ok(Arc::clone(&conf.merged)))
+            }
+            Some(Ok(conf)) => {
+                let own = Some(Ok(Arc::clone(&conf.own)));
+                Knowledge::Own(ReadFile { identity: known.identity, own, is_settled: true })
+            }
+        }
+    }
+
+    fn remove(&mut self, directory: &[u8]) {
+        if let Some(before) = self.known.remove(directory) {
+            self.memory.give_back(before.bytes(directory));
+        }
+    }
+
+    /// Remembers a directory. Without room, one with a file takes the place of all others.
+    fn remember(&mut self, directory: &[u8], known: KnownDirectory) {
+        self.remove(directory);
+        let bytes = known.bytes(directory);
+        let mut has_room = self.memory.take(bytes);
+        if !has_room {
+            self.forget_absent();
+            has_room = self.memory.take(bytes);
+        }
+        if !has_room && known.own.is_some() {
+            self.forget();
+            has_room = self.memory.take(bytes);
+        }
+        if has_room {
+            self.known.insert(directory.to_vec(), known);
+        }
     }
 
     fn read(&self, resolver: &Resolver, directory: &[u8]) -> ReadFile {
@@ -196,6 +302,16 @@ impl DirectoryConfs {
         let parsed = file::parse(&text, directory, &self.reading);
         let is_settled = identity.is_settled(SystemTime::now());
         ReadFile { identity: Some(identity), own: Some(parsed.conf), is_settled }
+    }
+}
+
+fn merged_conf(own: Arc<Conf>, above: &Arc<Conf>, directory: &[u8]) -> Result<MergedConf, Mistake> {
+    match own.below(above) {
+        Ok(merged) => Ok(MergedConf { own, above: Arc::clone(above), merged: Arc::new(merged) }),
+        Err(why) => {
+            let why = format!("with the files above it, there are {why}");
+            Err(Mistake { file: [directory, NAME].concat(), line: 0, why })
+        }
     }
 }
 
@@ -252,7 +368,7 @@ impl SiteWorld<'_> {
         memchr::memchr_iter(b'/', path).any(|end| {
             directory.extend_from_slice(&path[start..=end]);
             start = end + 1;
-            confs.has_file(self.resolver, &directory)
+            confs.has_file(self.resolver, &directory, &self.time)
         })
     }
 
@@ -352,7 +468,7 @@ impl World for SiteWorld<'_> {
     }
 
     fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
-        let conf = self.confs.borrow_mut().conf(self.resolver, directory);
+        let conf = self.confs.borrow_mut().conf(self.resolver, directory, &self.time);
         self.watch_confs(directory);
         conf
     }

@@ -1,11 +1,13 @@
 //! Directory listings. Directories are read on other threads, a few at a time: a large directory
 //! takes a while, and its disk may be slow.
 
-use std::os::fd::OwnedFd;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use maitred_os::clock::thread_cpu;
 use maitred_rules::path::{CleanPath, encode_path, is_dot_name, is_php_source};
-use rustix::fs::{self, AtFlags, Dir, FileType};
+use rustix::fs::{self, AtFlags, Dir, FileType, Stat};
 use tokio::sync::Semaphore;
 
 use crate::site::openat;
@@ -14,6 +16,9 @@ use crate::site::resolver::{Resolver, is_script};
 /// Most names of one listing; the page notes that there are more.
 const MAX_NAMES: usize = 10_000;
 
+/// Most processor time for the names of one listing; the page notes that there are more.
+const MOST_TIME: Duration = Duration::from_secs(1);
+
 /// Folders that are read at a time, for all threads together; further requests wait.
 const AT_A_TIME: usize = 4;
 
@@ -21,15 +26,22 @@ static READING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// An open directory for a listing.
 #[derive(Debug)]
-pub struct Folder(OwnedFd);
+pub struct Folder {
+    fd: OwnedFd,
+    /// The document root, and the path of the directory below it, with a slash at the end.
+    root: OwnedFd,
+    path: Vec<u8>,
+}
 
 /// The files of a folder.
 #[derive(Debug, PartialEq, Eq)]
-struct Listing {
+pub struct Listing {
     /// Sorted: folders first, then by name.
     names: Vec<Name>,
     /// There are more.
     is_cut: bool,
+    /// How many names [`Listing::check`] has looked at.
+    checked: usize,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +52,7 @@ struct Name {
     bytes: u64,
     /// Seconds since 1970.
     modified: u64,
+    is_denied: bool,
 }
 
 impl Resolver {
@@ -59,63 +72,106 @@ impl Resolver {
             self.open(&index, openat::LOOK)
                 .is_ok_and(|opened| opened.kind() == FileType::RegularFile)
         };
-        (!self.site.index.iter().any(is_there)).then_some(Folder(folder.fd))
+        if self.site.index.iter().any(is_there) {
+            return None;
+        }
+        let root = self.root_fd()?.try_clone_to_owned().ok()?;
+        Some(Folder { fd: folder.fd, root, path: name.to_vec() })
     }
 }
 
-/// The listing of the directory at `path`, opened by `open`, without the names that are `ignored`;
-/// none without a directory to list.
-pub async fn page(
+/// The listing of the directory that `open` opens, without the names that are `ignored`; none
+/// without a directory to list.
+pub async fn read(
     open: impl FnOnce() -> Option<Folder>,
-    path: &[u8],
     ignored: impl Fn(&[u8]) -> bool + Send + 'static,
-) -> Option<String> {
+) -> Option<Listing> {
     // Before the folder is opened: a waiting request holds no descriptor.
     let turn = READING.acquire().await.ok()?;
     let folder = open()?;
-    let path = path.to_vec();
-    let made = tokio::task::spawn_blocking(move || {
+    let read = tokio::task::spawn_blocking(move || {
         // Released here, so that a client that disconnects frees the slot only after its folder is
         // read.
         let _held = turn;
-        folder.list(ignored).map(|listing| listing.page(&path))
+        folder.list(ignored)
     });
-    made.await.ok()?
+    read.await.ok()?
+}
+
+/// The page of a listing, for the folder at `path`.
+pub async fn page(listing: Listing, path: &[u8]) -> Option<String> {
+    let path = path.to_vec();
+    tokio::task::spawn_blocking(move || listing.page(&path)).await.ok()
 }
 
 impl Folder {
     /// Its files, without those that are never sent.
     fn list(&self, ignored: impl Fn(&[u8]) -> bool) -> Option<Listing> {
-        let mut listing = Listing { names: Vec::new(), is_cut: false };
-        for entry in Dir::read_from(&self.0).ok()?.flatten() {
-            let name = entry.file_name().to_bytes();
-            let is_hidden =
-                is_dot_name(name) || is_php_source(name) || is_script(name) || ignored(name);
-            // A link is shown by its target, and may still be refused later.
-            let Ok(stat) = fs::statat(&self.0, entry.file_name(), AtFlags::empty()) else {
-                continue;
-            };
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if is_hidden || !matches!(kind, FileType::RegularFile | FileType::Directory) {
-                continue;
-            }
-            if listing.names.len() == MAX_NAMES {
+        let mut listing = Listing { names: Vec::new(), is_cut: false, checked: 0 };
+        let began = thread_cpu();
+        for entry in Dir::read_from(&self.fd).ok()?.flatten() {
+            let is_late = thread_cpu().saturating_sub(began) > MOST_TIME;
+            if listing.names.len() == MAX_NAMES || is_late {
                 listing.is_cut = true;
                 break;
+            }
+            let name = entry.file_name().to_bytes();
+            if is_hidden(name) || ignored(name) {
+                continue;
+            }
+            let Some(stat) = self.stat(entry.file_name()) else { continue };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+                continue;
             }
             listing.names.push(Name {
                 is_file: kind == FileType::RegularFile,
                 name: name.to_vec(),
                 bytes: u64::try_from(stat.st_size).unwrap_or(0),
                 modified: u64::try_from(stat.st_mtime).unwrap_or(0),
+                is_denied: false,
             });
         }
         listing.names.sort();
         Some(listing)
     }
+
+    /// The status of a name. That of a link is its target's if a request may follow it.
+    fn stat(&self, name: &CStr) -> Option<Stat> {
+        let stat = fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Some(stat);
+        }
+        let path = [&self.path, name.to_bytes()].concat();
+        let target = openat::open(self.root.as_fd(), &path, openat::LOOK).ok()?;
+        let own = target.real_name().ok()?;
+        (!is_hidden(&own)).then_some(target.stat)
+    }
+}
+
+/// Whether a file of this name is never sent.
+fn is_hidden(name: &[u8]) -> bool {
+    is_dot_name(name) || is_php_source(name) || is_script(name)
 }
 
 impl Listing {
+    /// Leaves out names that may not be requested, until `is_allowed` knows of none. Whether it has
+    /// looked at all.
+    pub fn check(&mut self, mut is_allowed: impl FnMut(&[u8]) -> Option<bool>) -> bool {
+        for name in &mut self.names[self.checked..] {
+            let Some(is_allowed) = is_allowed(&name.name) else { return false };
+            name.is_denied = !is_allowed;
+            self.checked += 1;
+        }
+        true
+    }
+
+    /// Leaves out the names that were not looked at as well.
+    pub fn cut(&mut self) {
+        self.is_cut |= self.checked < self.names.len();
+        self.names.truncate(self.checked);
+    }
+
     /// The page for the folder at `path`.
     fn page(&self, path: &[u8]) -> String {
         let title = escape(path);
@@ -126,7 +182,7 @@ impl Listing {
         if path != b"/" {
             page += "<tr><td><a href=\"../\">../</a></td></tr>\n";
         }
-        for one in &self.names {
+        for one in self.names.iter().filter(|one| !one.is_denied) {
             // `./` prevents a name with a colon from being read as a scheme.
             let slash = if one.is_file { "" } else { "/" };
             let (href, shown) = (encode_path(&one.name), escape(&one.name));

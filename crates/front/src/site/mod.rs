@@ -4,6 +4,7 @@ pub(crate) mod acme_challenges;
 pub mod auth;
 pub(crate) mod checked_files;
 pub(crate) mod compress;
+pub(crate) mod conf_memory;
 pub(crate) mod directory_confs;
 pub(crate) mod directory_watch;
 pub(crate) mod document_root;
@@ -41,6 +42,7 @@ use crate::logging::site_log::SiteLog;
 use crate::proxy::server::Server;
 use crate::runtime::thread;
 use crate::site::compress::Compression;
+use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::files::StaticFile;
@@ -97,6 +99,7 @@ impl Site {
         resources: Resources<'_>,
         settings: &maitred_config::Site,
         limits: TableLimits,
+        conf_memory: &CommonMemory,
     ) -> Result<Site, String> {
         let chroot = match &settings.destination {
             Destination::Pool(name) => config.pool(name),
@@ -150,10 +153,11 @@ impl Site {
             classic_pool: classic_pool.filter(|_| !own_is_classic).cloned(),
             backend,
             resolver: open_files(files, compression.clone(), limits),
-            htaccess: settings
-                .rules
-                .htaccess
-                .then(|| Mutex::new(DirectoryConfs::new(&settings.rules, &settings.index))),
+            htaccess: settings.rules.htaccess.then(|| {
+                let memory = ConfMemory::new(conf_memory);
+                let (rules, index) = (&settings.rules, &settings.index);
+                Mutex::new(DirectoryConfs::new(rules, index, memory, limits.decisions))
+            }),
             has_htaccess_alone: settings.rules.are_htaccess_alone(),
             compression,
             sendfile,

@@ -22,11 +22,13 @@ pub struct TableLimits {
     pub memory: usize,
     /// Open descriptors of files too large for memory.
     pub open_files: usize,
+    /// Bytes of decisions by `.htaccess` files.
+    pub decisions: usize,
 }
 
 impl Default for TableLimits {
     fn default() -> TableLimits {
-        TableLimits { routes: 4096, memory: 32 << 20, open_files: 256 }
+        TableLimits { routes: 4096, memory: 32 << 20, open_files: 256, decisions: 32 << 20 }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::site::Site;
+use crate::site::conf_memory::CommonMemory;
 use crate::site::fastcgi_listener::FastcgiSite;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
@@ -69,6 +70,7 @@ pub struct Sites {
     sites: Vec<Arc<Site>>,
     /// The limits of each of their folders.
     limits: TableLimits,
+    conf_memory: CommonMemory,
     /// By listen address.
     listeners: HashMap<String, FastcgiSite>,
     /// The redirect of plain HTTP, if any.
@@ -122,8 +124,10 @@ impl Sites {
         let limits = TableLimits {
             memory: FILE_MEMORY_BYTES / count,
             open_files: open_files_of_each(&config.sites, resources.open_files),
+            decisions: (DECISION_MEMORY_BYTES / count).max(LEAST_DECISION_BYTES),
             ..TableLimits::default()
         };
+        let conf_memory = before.map(|before| before.conf_memory.clone()).unwrap_or_default();
         // With another number of sites or folders, each has another share.
         let before = before.filter(|before| before.limits == limits);
         resources.limits.forget_unused();
@@ -136,7 +140,7 @@ impl Sites {
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir);
             sites.push(match same {
                 Some(&site) => site.clone(),
-                None => Arc::new(Site::open(config, resources, settings, limits)?),
+                None => Arc::new(Site::open(config, resources, settings, limits, &conf_memory)?),
             });
         }
         Ok(Sites {
@@ -153,6 +157,7 @@ impl Sites {
             hosts: Hosts::of(&config.sites),
             sites,
             limits,
+            conf_memory,
             listeners: FastcgiSite::all(config, resources).into_iter().collect(),
             redirect: config.tls.as_ref().and_then(|tls| {
                 let (status, port) = (tls.redirect?, tls.port());
@@ -171,6 +176,12 @@ fn open_files_of_each(sites: &[maitred_config::Site], open_files: usize) -> usiz
     let folders: usize = sites.iter().map(folders).sum();
     (open_files * 2 / 3 / folders.max(1)).min(TableLimits::default().open_files)
 }
+
+/// Memory for decisions by `.htaccess` files of all sites, in bytes, for each front thread.
+const DECISION_MEMORY_BYTES: usize = 32 * 1024 * 1024;
+
+/// A site's part of it at least: some dozens of decisions.
+const LEAST_DECISION_BYTES: usize = 256 * 1024;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
 pub(crate) const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 use maitred_htaccess::process::Outcome;
 use maitred_htaccess::request::{Client, Request};
 use maitred_http1::Head;
+use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use rustix::fs::{FileType, Stat};
 
@@ -17,8 +18,11 @@ use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 use crate::site::resolver_table::{Expect, FileWatch};
 
-/// Most decisions of a site in one front thread.
-const DECISIONS_MAX: usize = 4096;
+/// A usual decision in bytes.
+const DECISION_BYTES: usize = 4096;
+
+/// Most bytes of a configuration that sections make for one request, to be held with its decision.
+const PRIVATE_CONF_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest key of a cached decision, in bytes.
 const KEY_BYTES_MAX: usize = 2048;
@@ -61,6 +65,13 @@ pub struct ReadHeader {
     pub value: Option<Vec<u8>>,
 }
 
+impl ReadHeader {
+    fn bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, Vec::len);
+        size_of::<ReadHeader>() + self.name.len() + value
+    }
+}
+
 /// The paths that an evaluation has looked at.
 #[derive(Default)]
 pub struct WatchedPaths {
@@ -101,6 +112,38 @@ struct VerdictSlot {
     /// The moment of the last check.
     seen: u64,
     verdict: CachedVerdict,
+    /// Its memory, with its key.
+    bytes: usize,
+}
+
+/// The memory of decisions.
+#[derive(Clone)]
+struct VerdictWeight;
+
+impl Weighter<Vec<u8>, VerdictSlot> for VerdictWeight {
+    fn weight(&self, _key: &Vec<u8>, slot: &VerdictSlot) -> u64 {
+        slot.bytes as u64
+    }
+}
+
+impl CachedVerdict {
+    fn bytes(&self) -> usize {
+        let script = self.script.as_ref().map_or(0, |script| {
+            let Script { script_filename, script_name, path_info, .. } = &**script;
+            size_of::<Script>() + script_filename.len() + script_name.len() + path_info.len()
+        });
+        let round = self.round.as_ref().map_or(0, |round| {
+            let CachedRound { request, client, .. } = round;
+            request.bytes() + client.bytes()
+        });
+        script + round
+    }
+
+    /// Whether sections have made a large configuration for this request alone.
+    fn has_large_conf(&self) -> bool {
+        let bytes = self.round.as_ref().map_or(0, |round| round.request.private_conf_bytes());
+        bytes > PRIVATE_CONF_BYTES_MAX
+    }
 }
 
 impl VerdictSlot {
@@ -138,7 +181,7 @@ impl VerdictSlot {
 
 /// The decisions of one site in one front thread.
 pub struct VerdictTable {
-    slots: Cache<Vec<u8>, VerdictSlot>,
+    slots: Cache<Vec<u8>, VerdictSlot, VerdictWeight>,
 }
 
 impl std::fmt::Debug for VerdictTable {
@@ -147,13 +190,13 @@ impl std::fmt::Debug for VerdictTable {
     }
 }
 
-impl Default for VerdictTable {
-    fn default() -> VerdictTable {
-        VerdictTable { slots: Cache::new(DECISIONS_MAX) }
-    }
-}
-
 impl VerdictTable {
+    /// A table with this much memory, in bytes.
+    pub fn new(bytes: usize) -> VerdictTable {
+        let slots = Cache::with_weighter(bytes / DECISION_BYTES, bytes as u64, VerdictWeight);
+        VerdictTable { slots }
+    }
+
     /// The decision for a request, if it is cached and still holds. Checks of one `moment` are not
     /// repeated; 0: every check is a moment of its own.
     pub fn fresh(&mut self, key: &[u8], head: &Head, moment: u64) -> Option<CachedVerdict> {
@@ -172,13 +215,24 @@ impl VerdictTable {
     /// Caches a decision. `root`: the document root, without symbolic links.
     pub fn insert(&mut self, root: &[u8], key: Vec<u8>, cached: NewVerdict) {
         let NewVerdict { headers, paths, verdict } = cached;
-        if key.len() > KEY_BYTES_MAX {
+        if key.len() > KEY_BYTES_MAX || verdict.has_large_conf() {
             return;
         }
         if let Some(watches) = paths.into_watches() {
+            let directories = directories_of(root, &watches);
+            let read = headers.iter().map(ReadHeader::bytes).sum::<usize>();
+            let paths = watches.iter().map(|watch| watch.path.as_bytes().len()).sum::<usize>();
+            let watched = watches.len() * size_of::<FileWatch>() + paths;
+            let ids = directories.as_ref().map_or(0, Vec::len) * size_of::<DirectoryId>();
             let slot = VerdictSlot {
+                bytes: size_of::<VerdictSlot>()
+                    + key.len()
+                    + read
+                    + watched
+                    + ids
+                    + verdict.bytes(),
                 headers,
-                directories: directories_of(root, &watches),
+                directories,
                 watches,
                 checked_at: Instant::now(),
                 // The first check is one of each path.

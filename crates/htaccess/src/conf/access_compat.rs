@@ -7,6 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::conf::authz::Methods;
 use crate::request::{Client, Request};
 use crate::text::integer;
+use crate::weight::{Shared, Weight, weight_of, weightless};
 
 /// The configuration of mod_access_compat, which a directory replaces as a whole.
 #[derive(Debug, Clone, Default)]
@@ -192,4 +193,23 @@ fn partial_network(text: &str) -> Option<IpNet> {
     address[..octets.len()].copy_from_slice(&octets);
     let prefix = u8::try_from(octets.len() * 8).ok()?;
     Ipv4Net::new(address.into(), prefix).ok().map(IpNet::V4)
+}
+
+weight_of!(AccessConf: orders, satisfies, allows, denies);
+
+impl<T: Weight> Weight for ForMethods<T> {
+    fn heap(&self, shared: Shared) -> usize {
+        self.value.heap(shared)
+    }
+}
+
+weightless!(Order, Satisfy);
+
+impl Weight for Source {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Source::Variable { name, .. } => name.heap(shared),
+            Source::All | Source::Network(_) | Source::Host => 0,
+        }
+    }
 }

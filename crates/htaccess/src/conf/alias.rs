@@ -6,6 +6,7 @@ use crate::expr::{Evaluation, Template};
 use crate::process::{Scope, Stop};
 use crate::regex::Regex;
 use crate::text::{escape_path, integer};
+use crate::weight::{Shared, Weight, weight_of};
 
 /// The configuration of mod_alias.
 #[derive(Debug, Clone, Default)]
@@ -149,7 +150,8 @@ impl AliasConf {
                 },
                 From::Regex(regex) => match regex.captures(uri)? {
                     Some(groups) => {
-                        redirect.to.as_ref().map(|to| escape_target(&groups.expand(to)))
+                        let to = redirect.to.as_ref().map(|to| groups.expand(to)).transpose()?;
+                        to.map(|to| escape_target(&to))
                     }
                     None => continue,
                 },
@@ -199,4 +201,17 @@ fn matched_length(path: &[u8], prefix: &[u8]) -> Option<usize> {
     }
     let is_whole = prefix.ends_with(b"/") || matches!(path.get(read), None | Some(b'/'));
     is_whole.then_some(read)
+}
+
+weight_of!(AliasConf: redirects, whole);
+weight_of!(Redirect: from, to);
+weight_of!(WholeRedirect: to);
+
+impl Weight for From {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            From::Prefix(prefix) => prefix.heap(shared),
+            From::Regex(regex) => regex.heap(shared),
+        }
+    }
 }

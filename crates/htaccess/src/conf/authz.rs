@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use crate::conf::access_compat::parse_network;
 use crate::expr::{Condition, Evaluation};
 use crate::process::Scope;
+use crate::weight::{Shared, Weight, weight_of};
 use crate::words::Words;
 
 /// Methods with a number of their own (`ap_method_registry_init`). GET stands for HEAD as well.
@@ -399,6 +400,31 @@ impl Provider {
                 Some(user) => granted(scope.is_in_group(user, names)),
                 None => Granted::WithUser,
             },
+        }
+    }
+}
+
+weight_of!(AuthzConf: section);
+weight_of!(Section: children);
+
+impl Weight for Requirement {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Requirement::Section(section) => section.heap(shared),
+            Requirement::Provider { provider, .. } => provider.heap(shared),
+        }
+    }
+}
+
+impl Weight for Provider {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Provider::Ip(networks) => networks.len() * size_of::<IpNet>(),
+            Provider::Env(names) | Provider::User(names) | Provider::Group(names) => {
+                names.heap(shared)
+            }
+            Provider::Expression(condition) => condition.heap(shared),
+            _ => 0,
         }
     }
 }

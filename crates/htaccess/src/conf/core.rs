@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::expr::Template;
+use crate::weight::{Shared, Weight, weight_of};
 use crate::words::Words;
 
 /// Bits of `Options`.
@@ -249,5 +250,27 @@ impl CoreConf {
     /// Whether directories are listed.
     pub fn lists(&self) -> bool {
         self.options.effective().has(Options::INDEXES)
+    }
+}
+
+weight_of!(CoreConf: handler, force_type, error_documents, default_charset);
+
+impl Weight for Handler {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Handler::Name(name) => name.heap(shared),
+            Handler::Expression(template) => template.heap(shared),
+        }
+    }
+}
+
+impl Weight for ErrorDocument {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            ErrorDocument::Path(text) | ErrorDocument::Url(text) | ErrorDocument::Text(text) => {
+                text.heap(shared)
+            }
+            ErrorDocument::Default => 0,
+        }
     }
 }

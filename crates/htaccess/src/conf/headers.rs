@@ -6,6 +6,7 @@ use crate::expr::{Condition, Evaluation, Template};
 use crate::process::Scope;
 use crate::regex::{Regex, TooCostly};
 use crate::table::Table;
+use crate::weight::{Shared, Weight, weight_of};
 use crate::words::Words;
 
 /// The configuration of mod_headers.
@@ -179,6 +180,7 @@ impl HeaderRule {
     /// When its expressions are too costly, or the evaluation has taken too long: the headers may
     /// lack what it says.
     pub fn apply(&self, scope: &Scope<'_>, headers: &mut Table) -> Result<(), TooCostly> {
+        scope.check_time()?;
         if !self.when.holds(scope)? {
             return Ok(());
         }
@@ -190,14 +192,17 @@ impl HeaderRule {
                 }
             }
             Action::Add => headers.add(&self.name, self.text(scope)?),
-            Action::Append => headers.append(&self.name, &self.text(scope)?),
+            Action::Append => {
+                let text = self.text(scope)?;
+                self.append(scope, headers, &text)?;
+            }
             Action::Merge => {
                 let text = self.text(scope)?;
                 let has = |value: &[u8]| {
                     value.split(|byte| *byte == b',').any(|own| own.trim_ascii() == text)
                 };
                 if !headers.get(&self.name).is_some_and(has) {
-                    headers.append(&self.name, &text);
+                    self.append(scope, headers, &text)?;
                 }
             }
             Action::Unset => headers.unset(&self.name),
@@ -211,11 +216,11 @@ impl HeaderRule {
                 }
             }
             Action::Edit { regex, is_global } => {
-                scope.check_time()?;
                 let text = self.text(scope)?;
+                let edit = HeaderEdit { regex, text: &text, is_global: *is_global };
                 let mut result = Ok(());
                 headers.edit(&self.name, |value| {
-                    edited(value, regex, &text, *is_global).unwrap_or_else(|costly| {
+                    edit.apply(value, scope).unwrap_or_else(|costly| {
                         result = Err(costly);
                         Vec::new()
                     })
@@ -226,12 +231,18 @@ impl HeaderRule {
         Ok(())
     }
 
+    fn append(&self, scope: &Scope<'_>, headers: &mut Table, text: &[u8]) -> Result<(), TooCostly> {
+        headers.append(&self.name, text);
+        scope.check_text(headers.get(&self.name).unwrap_or_default())
+    }
+
     fn text(&self, scope: &Scope<'_>) -> Result<Vec<u8>, TooCostly> {
         if let Some(template) = &self.expression {
             return Evaluation::new(scope).text(template);
         }
         let mut text = Vec::new();
         for piece in &self.value {
+            scope.check_text(&text)?;
             match piece {
                 Piece::Text(own) => text.extend_from_slice(own),
                 Piece::Variable(name) => {
@@ -242,22 +253,35 @@ impl HeaderRule {
         }
         // No line end gets into a header.
         text.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
+        scope.check_text(&text)?;
         Ok(text)
     }
 }
 
-/// The first match replaced, or all of them (`process_regexp`).
-fn edited(value: &[u8], regex: &Regex, text: &[u8], is_global: bool) -> Result<Vec<u8>, TooCostly> {
-    let Some(found) = regex.captures(value)? else {
-        return Ok(value.to_vec());
-    };
-    let (start, end) = (found.start(), found.end());
-    let rest = &value[end..];
-    let rest = match is_global && end > start {
-        true => edited(rest, regex, text, true)?,
-        false => rest.to_vec(),
-    };
-    Ok([&value[..start], &found.expand(text), &rest].concat())
+/// `Header edit` and `Header edit*`.
+struct HeaderEdit<'e> {
+    regex: &'e Regex,
+    text: &'e [u8],
+    is_global: bool,
+}
+
+impl HeaderEdit<'_> {
+    /// The first match replaced, or all of them (`process_regexp`).
+    fn apply(&self, value: &[u8], scope: &Scope<'_>) -> Result<Vec<u8>, TooCostly> {
+        let (mut out, mut rest) = (Vec::new(), value);
+        while let Some(found) = self.regex.captures(rest)? {
+            out.extend_from_slice(&rest[..found.start()]);
+            out.extend(found.expand(self.text)?);
+            rest = &rest[found.end()..];
+            scope.check_text(&out)?;
+            scope.check_time()?;
+            if !self.is_global || found.end() == found.start() {
+                break;
+            }
+        }
+        out.extend_from_slice(rest);
+        Ok(out)
+    }
 }
 
 impl When {
@@ -342,4 +366,35 @@ fn pieces(value: &[u8]) -> Result<Vec<Piece>, String> {
         pieces.push(Piece::Text(text));
     }
     Ok(pieces)
+}
+
+weight_of!(HeadersConf: request, success, always);
+weight_of!(HeaderRule: action, name, value, expression, when);
+
+impl Weight for Action {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Action::Echo(regex) | Action::Edit { regex, .. } => regex.heap(shared),
+            _ => 0,
+        }
+    }
+}
+
+impl Weight for Piece {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Piece::Text(text) | Piece::Variable(text) => text.heap(shared),
+            Piece::Unknown => 0,
+        }
+    }
+}
+
+impl Weight for When {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            When::Any | When::Never => 0,
+            When::Variable { name, .. } => name.heap(shared),
+            When::Expression(condition) => condition.heap(shared),
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::limits::{self, MAX_EXTENSIONS, MAX_PROPERTY_BYTES};
 use crate::request::{Kind, Request};
+use crate::weight::weight_of;
 
 /// The configuration of mod_mime: by extension, in lower case and without its dot.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +119,22 @@ impl MimeConf {
     }
 
     /// Gives an extension a property; an empty value removes it.
-    pub fn add(&mut self, property: Property, extension: &[u8], value: &[u8]) {
+    ///
+    /// # Errors
+    /// When there are too many, or the value is too long.
+    pub fn add(
+        &mut self,
+        property: Property,
+        extension: &[u8],
+        value: &[u8],
+    ) -> Result<(), String> {
+        limits::check(value.len(), MAX_PROPERTY_BYTES, "bytes in its first word")?;
+        self.give(property, extension, value);
+        let extensions = self.extensions.len() + self.removed.len();
+        limits::check(extensions, MAX_EXTENSIONS, "extensions")
+    }
+
+    fn give(&mut self, property: Property, extension: &[u8], value: &[u8]) {
         let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
         // The server's own types and its handler of PHP are removed like any other.
         if value.is_empty() && !matches!(property, Property::Type | Property::Handler) {
@@ -177,3 +194,7 @@ impl MimeConf {
         request.charset = charset;
     }
 }
+
+weight_of!(MimeConf: extensions, removed, default_language);
+weight_of!(Extension: media_type, charset, language, encoding, handler, filters);
+weight_of!(RemovedProperty: extension);

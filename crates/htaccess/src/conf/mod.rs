@@ -20,9 +20,11 @@ use crate::conf::headers::HeadersConf;
 use crate::conf::mime::MimeConf;
 use crate::conf::small::{AuthnConf, DirConf, EnvConf, ExpiresConf, IndexConf, PhpValue, SetEnvIf};
 use crate::expr::Condition;
+use crate::limits::{self, MAX_FILE_BYTES, MAX_HEADER_RULES, MAX_MERGED_BYTES, MAX_VARIABLES};
 use crate::regex::{Regex, TooCostly};
 use crate::rewrite::RewriteConf;
 use crate::text::Glob;
+use crate::weight::{Shared, Weight, weight_of};
 
 /// A merged configuration. A part that is none was not set.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +32,7 @@ pub struct Conf {
     /// Options, handlers, error documents.
     pub core: CoreConf,
     /// `<Files>` sections, in their order.
-    pub files: Vec<FilesSection>,
+    pub files: Vec<Arc<FilesSection>>,
     /// `<If>` sections, in their order.
     pub ifs: Vec<IfSection>,
     /// mod_rewrite.
@@ -44,7 +46,7 @@ pub struct Conf {
     /// mod_env.
     pub env: EnvConf,
     /// mod_setenvif.
-    pub setenvif: Vec<SetEnvIf>,
+    pub setenvif: Vec<Arc<SetEnvIf>>,
     /// mod_dir.
     pub dir: DirConf,
     /// mod_mime.
@@ -58,7 +60,9 @@ pub struct Conf {
     /// mod_autoindex.
     pub index: IndexConf,
     /// php_value and php_flag.
-    pub php: Vec<PhpValue>,
+    pub php: Vec<Arc<PhpValue>>,
+    /// How many variables its directives name that have to be looked up one by one.
+    pub variables: usize,
 }
 
 /// A `<Files>` section.
@@ -104,8 +108,48 @@ pub struct IfSection {
 }
 
 impl Conf {
+    /// Counts variables that a directive names.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn count_variables(&mut self, more: usize) -> Result<(), String> {
+        self.variables += more;
+        limits::check(self.variables, MAX_VARIABLES, "variables of SetEnv, UnsetEnv and `env`")
+    }
+
+    /// The memory of the configuration in bytes, roughly.
+    pub fn bytes(&self, shared: Shared) -> usize {
+        size_of::<Conf>() + self.heap(shared)
+    }
+
+    /// Whether it may be as large as it is.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn check_size(&self, shared: Shared) -> Result<(), String> {
+        let HeadersConf { request, success, always } = &self.headers;
+        for rules in [request, success, always] {
+            limits::check(rules.len(), MAX_HEADER_RULES, "directives for headers")?;
+        }
+        let most = match shared {
+            Shared::Counts => MAX_FILE_BYTES,
+            Shared::DoesNot => MAX_MERGED_BYTES,
+        };
+        limits::check(self.bytes(shared), most, "bytes of memory for directives")
+    }
+
     /// The configuration of `self` below `base` (`ap_merge_per_dir_configs`).
-    pub fn below(&self, base: &Conf) -> Conf {
+    ///
+    /// # Errors
+    /// When it would be too large.
+    pub fn below(&self, base: &Conf) -> Result<Conf, String> {
+        let mut merged = self.merged(base);
+        merged.count_variables(0)?;
+        merged.check_size(Shared::DoesNot)?;
+        Ok(merged)
+    }
+
+    fn merged(&self, base: &Conf) -> Conf {
         let rewrite = match (&base.rewrite, &self.rewrite) {
             (Some(base), Some(own)) => Some(Arc::new(own.below(base))),
             (base, own) => own.as_ref().or(base.as_ref()).cloned(),
@@ -127,6 +171,23 @@ impl Conf {
             authn: self.authn.below(&base.authn),
             index: self.index.below(&base.index),
             php: [&base.php[..], &self.php].concat(),
+            variables: base.variables + self.variables,
+        }
+    }
+}
+
+weight_of!(Conf:
+    core, files, ifs, rewrite, alias, headers, expires, env, setenvif, dir, mime, access, authz,
+    authn, index, php
+);
+weight_of!(FilesSection: names, conf);
+weight_of!(IfSection: condition, conf);
+
+impl Weight for FileNames {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            FileNames::Glob(pattern) => pattern.heap(shared),
+            FileNames::Regex(regex) => regex.heap(shared),
         }
     }
 }

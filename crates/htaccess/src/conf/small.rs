@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use crate::expr::{Condition, Evaluation};
+use crate::limits::{self, MAX_EXPIRIES, MAX_VARIABLES};
 use crate::process::{Scope, Stop};
 use crate::regex::Regex;
 use crate::table::Table;
 use crate::text::{Glob, integer};
+use crate::weight::{Shared, Weight, weight_of};
 use crate::words::Words;
 
 /// SetEnv, UnsetEnv and PassEnv.
@@ -26,9 +28,7 @@ impl EnvConf {
         for name in &self.unset {
             set.unset(name);
         }
-        for (name, value) in self.set.iter() {
-            set.set(name, value);
-        }
+        set.set_all(self.set.iter().map(|(name, value)| (name.to_vec(), value.to_vec())));
         EnvConf { set, unset: Vec::new() }
     }
 }
@@ -133,7 +133,7 @@ impl SetEnvIf {
         let mut all = self.variables.clone();
         if self.expands {
             for value in all.iter_mut().filter_map(|variable| variable.value.as_mut()) {
-                *value = groups.expand(value);
+                *value = groups.expand(value)?;
             }
         }
         Ok(all)
@@ -176,6 +176,7 @@ fn variables(words: Words<'_>) -> Result<Vec<EnvVariable>, String> {
     if all.is_empty() {
         return Err("Missing envariable expression".to_owned());
     }
+    limits::check(all.len(), MAX_VARIABLES, "variables in a line")?;
     Ok(all)
 }
 
@@ -283,7 +284,7 @@ impl ExpiresConf {
         let expiry = Expiry::parse(code)?;
         self.by_type.retain(|own| !own.media_type.eq_ignore_ascii_case(media_type));
         self.by_type.push(TypeExpiry { media_type: media_type.to_vec(), expiry });
-        Ok(())
+        limits::check(self.by_type.len(), MAX_EXPIRIES, "types of ExpiresByType")
     }
 
     /// The lifetime of a response with this media type.
@@ -406,5 +407,34 @@ impl AuthnConf {
     /// Whether a type of authentication is set, other than `None`.
     pub fn is_set(&self) -> bool {
         self.kind.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case(b"none"))
+    }
+}
+
+weight_of!(EnvConf: set, unset);
+weight_of!(SetEnvIf: test, variables);
+weight_of!(EnvVariable: name, value);
+weight_of!(DirConf: index, fallback);
+weight_of!(ExpiresConf: by_type);
+weight_of!(TypeExpiry: media_type);
+weight_of!(IndexConf: ignored);
+weight_of!(PhpValue: name, value);
+weight_of!(AuthnConf: kind, realm, users, groups);
+
+impl Weight for EnvTest {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            EnvTest::Attribute { attribute, regex } => attribute.heap(shared) + regex.heap(shared),
+            EnvTest::Expression(condition) => condition.heap(shared),
+        }
+    }
+}
+
+impl Weight for Attribute {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            Attribute::Variable(_) => 0,
+            Attribute::Header(name) => name.heap(shared),
+            Attribute::Headers(regex) => regex.heap(shared),
+        }
     }
 }

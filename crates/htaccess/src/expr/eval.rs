@@ -14,6 +14,9 @@ use crate::regex::{Captures, TooCostly};
 use crate::request::Kind;
 use crate::text::{escape_path, integer};
 
+/// Most comparisons of bytes for one shell pattern.
+const MAX_GLOB_STEPS: usize = 4 << 20;
+
 /// An evaluation, with the groups of its last match and the request headers it has read.
 #[derive(Debug)]
 pub struct Evaluation<'s, 'w> {
@@ -54,8 +57,8 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         Ok(match test {
             Test::Constant(value) => *value,
             Test::Not(inner) => !self.test(inner)?,
-            Test::And(left, right) => self.test(left)? && self.test(right)?,
-            Test::Or(left, right) => self.test(left)? || self.test(right)?,
+            Test::And(tests) => !self.any(tests, false)?,
+            Test::Or(tests) => self.any(tests, true)?,
             Test::Compare(comparison, left, right) => {
                 let (left, right) = (self.word(left)?, self.word(right)?);
                 comparison.holds(&left, &right)
@@ -95,9 +98,23 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             }
             Test::Glob(glob, text, pattern) => {
                 let (text, pattern) = (self.word(text)?, self.word(pattern)?);
+                if text.len().saturating_mul(pattern.len()) > MAX_GLOB_STEPS {
+                    return Err(TooCostly);
+                }
                 glob.matches(&pattern, &text)
             }
         })
+    }
+
+    /// Whether one of the tests has this result; those behind it are not evaluated.
+    fn any(&mut self, tests: &[Test], result: bool) -> Result<bool, TooCostly> {
+        for test in tests {
+            self.scope.check_time()?;
+            if self.test(test)? == result {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn unary(&mut self, operator: u8, word: &[u8]) -> bool {
@@ -128,12 +145,14 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             }
             Word::Call(name, argument) => {
                 let argument = self.word(argument)?;
+                self.scope.check_text(&argument)?;
                 self.call(name, &argument)
             }
             Word::Concat(words) => {
                 let mut all = Vec::new();
                 for word in words {
                     all.extend(self.word(word)?);
+                    self.scope.check_text(&all)?;
                 }
                 all
             }

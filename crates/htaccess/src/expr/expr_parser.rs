@@ -9,7 +9,7 @@ use crate::regex::Regex;
 use crate::text::Glob;
 
 /// Most nested parentheses and negations.
-const MAX_DEPTH: usize = 20;
+pub const MAX_DEPTH: usize = 20;
 
 /// Names of variables, in capital letters.
 const VARIABLES: [&str; 54] = [
@@ -184,32 +184,37 @@ impl Parser {
 
     /// `&&` binds more tightly than `||` (`%left T_OP_OR`, then `%left T_OP_AND`).
     fn or(&mut self) -> Result<Test, String> {
-        let mut left = self.and()?;
+        let mut tests = vec![self.and()?];
         while self.accepts(&["||", "or"]) {
-            left = Test::Or(Box::new(left), Box::new(self.and()?));
+            tests.push(self.and()?);
         }
-        Ok(left)
+        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::Or(tests) })
     }
 
     fn and(&mut self) -> Result<Test, String> {
-        let mut left = self.not()?;
+        let mut tests = vec![self.not()?];
         while self.accepts(&["&&", "and"]) {
-            left = Test::And(Box::new(left), Box::new(self.not()?));
+            tests.push(self.not()?);
         }
-        Ok(left)
+        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::And(tests) })
     }
 
     fn not(&mut self) -> Result<Test, String> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(format!("more than {MAX_DEPTH} levels"));
-        }
+        self.descend()?;
         let test = match self.accepts(&["!", "not"]) {
             true => Test::Not(Box::new(self.not()?)),
             false => self.primary()?,
         };
         self.depth -= 1;
         Ok(test)
+    }
+
+    fn descend(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("more than {MAX_DEPTH} levels"));
+        }
+        Ok(())
     }
 
     fn primary(&mut self) -> Result<Test, String> {
@@ -318,7 +323,9 @@ impl Parser {
             Token::Digits(digits) => Ok(Word::Text(digits)),
             Token::Name(name) => {
                 self.expects("(")?;
+                self.descend()?;
                 let argument = self.word()?;
+                self.depth -= 1;
                 self.expects(")")?;
                 call(&name, argument)
             }

@@ -1,5 +1,7 @@
 //! The tokens of an expression (`util_expr_scan.l`).
 
+use super::expr_parser::MAX_DEPTH;
+
 /// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
@@ -55,7 +57,7 @@ const DELIMITERS: &[u8] = b"/#$%^,;:_?|-!.'\"";
 /// # Errors
 /// What cannot be read.
 pub fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {
-    let mut lexer = Lexer { text, at: 0 };
+    let mut lexer = Lexer { text, at: 0, depth: 0 };
     let mut tokens = Vec::new();
     while let Some(token) = lexer.token()? {
         tokens.push(token);
@@ -68,12 +70,14 @@ pub fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {
 /// # Errors
 /// What cannot be read.
 pub fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
-    Lexer { text, at: 0 }.parts(End::Text)
+    Lexer { text, at: 0, depth: 0 }.parts(End::Text)
 }
 
 struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
+    /// How many arguments of functions are open.
+    depth: usize,
 }
 
 /// What ends a text.
@@ -174,7 +178,13 @@ impl Lexer<'_> {
             }
             Some(b':') => {
                 self.at += 1;
-                Some(self.parts(End::Brace)?)
+                self.depth += 1;
+                if self.depth > MAX_DEPTH {
+                    return Err(format!("more than {MAX_DEPTH} functions within each other"));
+                }
+                let argument = self.parts(End::Brace)?;
+                self.depth -= 1;
+                Some(argument)
             }
             _ => return Err(format!("the variable `%{{{}` has no end", shown(&name))),
         };

@@ -10,6 +10,7 @@ pub use lex::shown;
 use ipnet::IpNet;
 
 use crate::regex::Regex;
+use crate::weight::{Shared, Weight};
 
 /// A parsed condition.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct Condition {
 #[derive(Debug, Clone)]
 pub struct Template {
     root: Word,
+    /// The length of its text.
+    bytes: usize,
 }
 
 /// A node with a truth value.
@@ -30,11 +33,17 @@ pub struct Template {
 enum Test {
     Constant(bool),
     Not(Box<Test>),
-    And(Box<Test>, Box<Test>),
-    Or(Box<Test>, Box<Test>),
+    /// All of them: there can be thousands in a row.
+    And(Vec<Test>),
+    /// One of them.
+    Or(Vec<Test>),
     Compare(Comparison, Word, Word),
     In(Word, Vec<Word>),
-    Matches { word: Word, regex: Regex, negated: bool },
+    Matches {
+        word: Word,
+        regex: Regex,
+        negated: bool,
+    },
     Unary(u8, Word),
     ClientIn(IpNet),
     AddressIn(Word, IpNet),
@@ -84,6 +93,21 @@ impl Template {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Template, String> {
-        Ok(Template { root: expr_parser::template(text)? })
+        Ok(Template { root: expr_parser::template(text)?, bytes: text.len() })
+    }
+}
+
+/// Bytes of the nodes for a byte of an expression: `!!!a` has a node for each.
+const BYTES_OF_BYTE: usize = 64;
+
+impl Weight for Condition {
+    fn heap(&self, _: Shared) -> usize {
+        self.text.len() * BYTES_OF_BYTE
+    }
+}
+
+impl Weight for Template {
+    fn heap(&self, _: Shared) -> usize {
+        self.bytes * BYTES_OF_BYTE
     }
 }

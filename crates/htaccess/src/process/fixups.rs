@@ -88,9 +88,8 @@ impl Processor<'_> {
         let names = dir.index.unwrap_or(default);
         let mut failed = None;
         for (at, name) in names.iter().enumerate() {
-            let Some(found) = self.look_up(&with_args(name, request), request) else {
-                continue;
-            };
+            // Without one, there is none of the others either: too many are nested, or were made.
+            let Some(found) = self.look_up(&with_args(name, request), request) else { break };
             let status = found.status;
             take_cookies(request, &found.request);
             if status == 200 && found.request.kind == Kind::File {
@@ -171,11 +170,7 @@ fn take_cookies(request: &mut Request, found: &Request) {
 fn adopt(request: &mut Request, found: Request) {
     // Both values stay (`apr_table_overlay`): directives read the first, PHP gets the last.
     let before = std::mem::replace(&mut request.env, found.env.clone());
-    for (name, value) in before.iter() {
-        if request.env.get(name) != Some(value) {
-            request.env.add(name, value);
-        }
-    }
+    request.env.add_others(&before);
     for (name, value) in found.headers_out.iter() {
         if !name.eq_ignore_ascii_case(SET_COOKIE) {
             request.headers_out.set(name, value);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Processor, Stop};
 use crate::conf::{Conf, IfSection};
 use crate::expr::Evaluation;
+use crate::file::Mistake;
 use crate::request::{Kind, Request, Walked};
 
 /// Longest path of a document root and a request that Apache maps to a file, in bytes: `PATH_MAX`
@@ -71,11 +72,11 @@ impl Processor<'_> {
             let mut merged = None;
             for (at, section) in conf.files.iter().enumerate() {
                 if section.names.match_name(&name)? {
-                    merged = Some(with_section(merged, &section.conf));
+                    merged = Some(self.with_section(request, merged, &section.conf)?);
                     sections.push(at);
                 }
             }
-            merge(request, merged);
+            merge(request, merged)?;
         }
         // Those within others that apply come after all of a level (`ap_if_walk_sub`).
         let mut level = request.conf.ifs.clone();
@@ -85,11 +86,11 @@ impl Processor<'_> {
             let (mut merged, mut within) = (None, Vec::new());
             for at in found {
                 let section = &level[at];
-                merged = Some(with_section(merged, &section.conf));
+                merged = Some(self.with_section(request, merged, &section.conf)?);
                 within.extend_from_slice(&section.conf.ifs);
                 sections.push(number + at);
             }
-            merge(request, merged);
+            merge(request, merged)?;
             number += level.len();
             level = within;
         }
@@ -109,6 +110,7 @@ impl Processor<'_> {
             if section.is_else && taken {
                 continue;
             }
+            self.scope(request).check_time()?;
             let holds = match &section.condition {
                 Some(condition) => Evaluation::new(&self.scope(request)).holds(condition)?,
                 None => true,
@@ -120,21 +122,38 @@ impl Processor<'_> {
         }
         Ok(found)
     }
-}
 
-/// Sections are merged with each other first, and then all of them with the rest.
-fn with_section(merged: Option<Arc<Conf>>, section: &Arc<Conf>) -> Arc<Conf> {
-    match merged {
-        Some(before) => Arc::new(section.below(&before)),
-        None => Arc::clone(section),
+    /// Sections are merged with each other first, and then all of them with the rest.
+    fn with_section(
+        &self,
+        request: &Request,
+        merged: Option<Arc<Conf>>,
+        section: &Arc<Conf>,
+    ) -> Result<Arc<Conf>, Stop> {
+        self.scope(request).check_time()?;
+        match merged {
+            Some(before) => below(section, &before, request).map(Arc::new),
+            None => Ok(Arc::clone(section)),
+        }
     }
 }
 
-fn merge(request: &mut Request, sections: Option<Arc<Conf>>) {
+fn merge(request: &mut Request, sections: Option<Arc<Conf>>) -> Result<(), Stop> {
     if let Some(sections) = sections {
         complete(request);
-        request.conf = Arc::new(sections.below(&request.conf));
+        request.conf = Arc::new(below(&sections, &request.conf, request)?);
     }
+    Ok(())
+}
+
+/// The sections that apply to a request may be too much together.
+fn below(section: &Conf, base: &Conf, request: &Request) -> Result<Conf, Stop> {
+    section.below(base).map_err(|why| {
+        let slash = memchr::memrchr(b'/', &request.filename).map_or(0, |at| at + 1);
+        let file = [&request.filename[..slash], b".htaccess"].concat();
+        let why = format!("the sections for a request have {why}");
+        Stop::Mistake(Mistake { file, line: 0, why })
+    })
 }
 
 /// Completes what the directories or the sections say about extensions.

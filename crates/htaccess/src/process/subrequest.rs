@@ -1,8 +1,10 @@
 //! Subrequests: for index files, and for the tests -U and -F.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised, unescaped};
+use crate::limits::MAX_TEXT_BYTES;
 use crate::regex::TooCostly;
 use crate::request::{Kind, Request, SUBREQUEST};
 
@@ -41,6 +43,18 @@ impl Processor<'_> {
         let uri = name.map(|name| [directory_of(&parent.uri), name].concat());
         request.uri_of_file = Some(uri.unwrap_or_default());
         self.look_up_request(request, parent, None)
+    }
+
+    /// Whether the listing of a request's directory shows a file (`make_autoindex_entry`).
+    pub fn shows(&self, name: &[u8], directory: &Request) -> bool {
+        // However many names there are: only their time is limited.
+        directory.work.store(0, Ordering::Relaxed);
+        let root = self.client.document_root.len();
+        let path = [directory.filename.get(root..).unwrap_or_default(), b"/", name].concat();
+        let found = self.look_up_file(&path, directory);
+        found.is_some_and(|found| {
+            found.status < 400 && matches!(found.request.kind, Kind::File | Kind::Directory)
+        })
     }
 
     fn look_up_request(
@@ -137,6 +151,14 @@ impl Scope<'_> {
     /// When the evaluation has taken too long.
     pub fn check_time(&self) -> Result<(), TooCostly> {
         if self.world.is_late() { Err(TooCostly) } else { Ok(()) }
+    }
+
+    /// To be asked about a text that values were inserted into: they may contain each other.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub fn check_text(&self, text: &[u8]) -> Result<(), TooCostly> {
+        if text.len() > MAX_TEXT_BYTES { Err(TooCostly) } else { Ok(()) }
     }
 
     /// Whether a user is in one of these groups.

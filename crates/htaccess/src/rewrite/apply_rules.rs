@@ -289,14 +289,14 @@ impl Run<'_> {
         }
         let mut substitution = None;
         if let Some(text) = &rule.substitution {
-            let expanded = expand_with(text, context, &scope, Some(&rule.flags));
+            let expanded = expand_with(text, context, &scope, Some(&rule.flags))?;
             if expanded.has_unsafe_mark && !rule.flags.allows_3f {
                 return Ok(Applied::Failed(403));
             }
             substitution = Some(expanded.text);
         }
-        self.set_variables(request, context, world);
-        self.force_type(request, context, world);
+        self.set_variables(request, context, world)?;
+        self.force_type(request, context, world)?;
         let Some(path) = substitution else {
             return Ok(Applied::Matched);
         };
@@ -330,9 +330,14 @@ impl Run<'_> {
     }
 
     /// E and CO.
-    fn set_variables(&self, request: &mut Request, context: &mut Context, world: &Scope<'_>) {
+    fn set_variables(
+        &self,
+        request: &mut Request,
+        context: &mut Context,
+        world: &Scope<'_>,
+    ) -> Result<(), TooCostly> {
         for variable in &self.rule.flags.variables {
-            let text = expand(variable, context, &Scope { request, ..*world });
+            let text = expand(variable, context, &Scope { request, ..*world })?;
             match text.strip_prefix(b"!") {
                 Some(name) => request.env.unset(name),
                 None => {
@@ -344,26 +349,33 @@ impl Run<'_> {
             }
         }
         for cookie in &self.rule.flags.cookies {
-            let text = expand(cookie, context, &Scope { request, ..*world });
+            let text = expand(cookie, context, &Scope { request, ..*world })?;
             if let Some(cookie) = crate::cookie::header_of(&text, world.world) {
                 crate::cookie::add(&mut request.headers_out, cookie);
             }
         }
+        Ok(())
     }
 
     /// T and H.
-    fn force_type(&self, request: &mut Request, context: &mut Context, world: &Scope<'_>) {
+    fn force_type(
+        &self,
+        request: &mut Request,
+        context: &mut Context,
+        world: &Scope<'_>,
+    ) -> Result<(), TooCostly> {
         let expanded = |text: &Option<Vec<u8>>, context: &mut Context, request: &Request| {
-            let text = text.as_ref()?;
-            let text = expand(text, context, &Scope { request, ..*world });
-            Some(text.to_ascii_lowercase()).filter(|text| !text.is_empty())
+            let Some(text) = text else { return Ok(None) };
+            let text = expand(text, context, &Scope { request, ..*world })?;
+            Ok(Some(text.to_ascii_lowercase()).filter(|text| !text.is_empty()))
         };
-        if let Some(media_type) = expanded(&self.rule.flags.media_type, context, request) {
+        if let Some(media_type) = expanded(&self.rule.flags.media_type, context, request)? {
             request.forced_type = Some(media_type);
         }
-        if let Some(handler) = expanded(&self.rule.flags.handler, context, request) {
+        if let Some(handler) = expanded(&self.rule.flags.handler, context, request)? {
             request.forced_handler = Some(handler);
         }
+        Ok(())
     }
 
     fn substitute(
@@ -463,7 +475,7 @@ impl RuleCondition {
             context.vary.append(&mut evaluation.vary);
             return Ok(holds != self.is_negated);
         }
-        let input = expand(&self.input, context, scope);
+        let input = expand(&self.input, context, scope)?;
         Ok(self.test(&input, context, scope)? != self.is_negated)
     }
 

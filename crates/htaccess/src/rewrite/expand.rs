@@ -4,7 +4,7 @@
 use super::Flags;
 use super::variables::header_of_variable;
 use crate::process::Scope;
-use crate::regex::Captures;
+use crate::regex::{Captures, TooCostly};
 
 /// The groups of the rule and of its last matching condition, and what has been read.
 #[derive(Debug, Default)]
@@ -29,23 +29,30 @@ pub struct Expanded {
 }
 
 /// Expands a text.
-pub fn expand(text: &[u8], context: &mut Context, scope: &Scope<'_>) -> Vec<u8> {
-    expand_with(text, context, scope, None).text
+///
+/// # Errors
+/// When it becomes too long.
+pub fn expand(text: &[u8], context: &mut Context, scope: &Scope<'_>) -> Result<Vec<u8>, TooCostly> {
+    Ok(expand_with(text, context, scope, None)?.text)
 }
 
 /// Expands a substitution; its flags say how groups are escaped.
+///
+/// # Errors
+/// As [`expand`].
 pub fn expand_with(
     text: &[u8],
     context: &mut Context,
     scope: &Scope<'_>,
     flags: Option<&Flags>,
-) -> Expanded {
+) -> Result<Expanded, TooCostly> {
     let mut out = Expanded::default();
     let mut mark =
         Mark { wants_last: flags.is_some_and(|flags| flags.splits_at_last), found: None };
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let next = text.get(at + 1).copied();
+        scope.check_text(&out.text)?;
         match (byte, next) {
             (b'\\', None) => {
                 out.text.push(byte);
@@ -97,7 +104,7 @@ pub fn expand_with(
         }
     }
     out.has_unsafe_mark = mark.found == Some(Origin::Value);
-    out
+    Ok(out)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

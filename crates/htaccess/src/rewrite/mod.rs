@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::expr;
 use crate::regex::Regex;
+use crate::weight::{Shared, Weight, weight_of};
 
 /// Rounds of the flag N without a number of its own.
 const MAX_ROUNDS: i64 = 10_000;
@@ -170,4 +171,22 @@ enum TextOrder {
     Equal,
     GreaterOrEqual,
     Greater,
+}
+
+weight_of!(RewriteConf: base, directory, rules, conditions);
+weight_of!(Rule: pattern, substitution, conditions, flags);
+weight_of!(Flags: escaped, not_escaped, cookies, variables, handler, media_type);
+weight_of!(RuleCondition: input, test);
+
+impl Weight for CondTest {
+    fn heap(&self, shared: Shared) -> usize {
+        match self {
+            CondTest::Matches(regex) => regex.heap(shared),
+            CondTest::Expression(condition) => condition.heap(shared),
+            CondTest::File(_) => 0,
+            CondTest::Text { pattern, .. } | CondTest::Number { pattern, .. } => {
+                pattern.heap(shared)
+            }
+        }
+    }
 }

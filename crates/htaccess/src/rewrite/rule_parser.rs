@@ -6,6 +6,7 @@ use super::{CondTest, Flags, MAX_ROUNDS, Rule, RuleCondition, TextOrder};
 use crate::conf::status::is_known_status;
 use crate::expr;
 use crate::expr_shown as shown;
+use crate::limits::{self, MAX_VARIABLES};
 use crate::regex::Regex;
 use crate::text::integer;
 use crate::words::RewriteArguments;
@@ -28,6 +29,8 @@ pub fn parse_rule(
     if let Some(field) = &arguments.flags {
         each_flag(field, |key, value| set_rule_flag(&mut flags, key, value))
             .map_err(|why| format!("RewriteRule: {why}"))?;
+        let set = flags.variables.len() + flags.cookies.len();
+        limits::check(set, MAX_VARIABLES, "variables and cookies of a rule")?;
     }
     let (is_negated, pattern) = match arguments.first.strip_prefix(b"!") {
         Some(rest) => (true, rest),

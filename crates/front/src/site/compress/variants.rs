@@ -57,6 +57,7 @@ impl Siblings {
                 routes: limits.routes / 2,
                 memory: limits.memory / 2,
                 open_files: limits.open_files / 2,
+                ..limits
             },
             kept: HashMap::new(),
             memory: 0,

@@ -10,7 +10,7 @@ mod tests;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -493,6 +493,11 @@ impl Resolver {
             }
             Err(Stopped::System(..)) => Err(gone()),
         }
+    }
+
+    /// The descriptor of the document root, if it is open.
+    pub(crate) fn root_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.root.as_ref().ok().map(|root| root.fd.as_fd())
     }
 
     pub(crate) fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {

@@ -356,7 +356,7 @@ fn names_that_are_not_utf8_are_served() {
 
 #[test]
 fn what_is_kept_stays_within_its_limits() {
-    let limits = TableLimits { routes: 8, memory: 1000, open_files: 2 };
+    let limits = TableLimits { routes: 8, memory: 1000, open_files: 2, ..Default::default() };
     let mut site = TestSite::with(&[("index.php", "")], Some("/index.php"), limits);
     for number in 0..6 {
         write(&site.root().join(format!("{number}.txt")), &"x".repeat(300));

@@ -1,0 +1,50 @@
+//! Listings at sites with `.htaccess` files: without names that the files hide or deny.
+
+use std::sync::Arc;
+
+use maitred_htaccess::process::Processor;
+use maitred_htaccess::request::{Client, Request, World};
+use maitred_rules::path::CleanPath;
+
+use crate::handler::context::RequestContext;
+use crate::site::listing::{self, Listing};
+
+/// Most evaluations of names for one listing, each as long as that of a request may be. Other
+/// requests have their turn between them.
+const MOST_TURNS: usize = 4;
+
+/// The page for the directory of a request; none if there is nothing to list.
+pub async fn page(
+    context: &RequestContext<'_>,
+    client: &Client,
+    request: &Arc<Request>,
+    path: &CleanPath<'_>,
+) -> Option<String> {
+    let site = context.site;
+    let index = Arc::clone(request);
+    let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
+    let mut listing = listing::read(|| site.open_folder(path), is_ignored).await?;
+    for _ in 0..MOST_TURNS {
+        if check(context, client, request, &mut listing) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    listing.cut();
+    listing::page(listing, path.as_bytes()).await
+}
+
+/// Looks names up as subrequests, as mod_autoindex does. Whether there are no more.
+fn check(
+    context: &RequestContext<'_>,
+    client: &Client,
+    request: &Request,
+    listing: &mut Listing,
+) -> bool {
+    let checked = context.site.with_htaccess(|world, _| {
+        let processor = Processor::new(client, world);
+        listing.check(|name| (!world.is_late()).then(|| processor.shows(name, request)))
+    });
+    // Without the document root, nothing can be looked up.
+    checked.ok().flatten().unwrap_or(true)
+}
