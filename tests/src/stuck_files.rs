@@ -1,6 +1,7 @@
-//! A file system in user space (FUSE) with one file, whose writes wait for as long as the test
-//! likes. A process that waits for one holds its locks meanwhile: such as that of its memory,
-//! during an mmap(2) that replaces changed pages of the file.
+//! A file system in user space (FUSE) with two files: writes of one, and reads of the other, wait
+//! for as long as the test likes. A process that waits for one holds its locks meanwhile: such as
+//! that of its memory, during an mmap(2) that replaces changed pages of the first, or that of a
+//! file to which it writes a page of the second.
 //!
 //! The messages are those of the kernel's include/uapi/linux/fuse.h.
 
@@ -39,14 +40,18 @@ const BATCH_FORGET: u32 = 42;
 
 /// Nodes.
 const FOLDER: u64 = 1;
-const ONLY_FILE: u64 = 2;
+const STUCK_WRITES: u64 = 2;
+const STUCK_READS: u64 = 3;
+
+/// The name of the file whose reads wait. All other names are those of the other one.
+const UNREADABLE: &str = "unreadable";
 
 /// The error for all other operations (`ENOSYS`).
 const NOT_IMPLEMENTED: i32 = -38;
 
 #[derive(Debug, Default)]
 struct State {
-    writes: u32,
+    waits: u32,
     is_released: bool,
 }
 
@@ -77,15 +82,20 @@ impl StuckFiles {
         Some(StuckFiles { folder, state, serves: Some(serves) })
     }
 
-    /// The file.
+    /// The file whose reads wait.
+    pub fn unreadable(&self) -> PathBuf {
+        self.folder.path().join(UNREADABLE)
+    }
+
+    /// The file whose writes wait.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("file")
     }
 
-    /// Waits until someone waits for a write.
-    pub fn wait_for_write(&self) {
-        wait::until_true("a write to the file", || {
-            self.state.0.lock().expect("no holder has panicked").writes > 0
+    /// Waits until a process waits for a write, or for a read.
+    pub fn wait_for_process(&self) {
+        wait::until_true("a process to wait", || {
+            self.state.0.lock().expect("no holder has panicked").waits > 0
         });
     }
 
@@ -116,16 +126,20 @@ fn serve(mut device: File, state: &(Mutex<State>, Condvar)) {
             (FORGET | BATCH_FORGET, _) => continue,
             (INIT, _) => Ok(init()),
             (LOOKUP, FOLDER) => {
-                Ok([words(&[ONLY_FILE, 0, 0, 0, 0]), attributes(ONLY_FILE)].concat())
+                let is_unreadable = request[IN_HEADER_BYTES..].starts_with(UNREADABLE.as_bytes());
+                let node = if is_unreadable { STUCK_READS } else { STUCK_WRITES };
+                Ok([words(&[node, 0, 0, 0, 0]), attributes(node)].concat())
             }
             (GETATTR, node) => Ok([words(&[0, 0]), attributes(node)].concat()),
-            (OPEN, ONLY_FILE) => Ok(words(&[0, 0])),
-            (READ, ONLY_FILE) => Ok(vec![b'.'; FILE_BYTES as usize]),
-            (WRITE, ONLY_FILE) => {
-                let mut held = state.0.lock().expect("no holder has panicked");
-                held.writes += 1;
-                let is_held = |state: &mut State| !state.is_released;
-                drop(state.1.wait_while(held, is_held).expect("no holder has panicked"));
+            (OPEN, _) => Ok(words(&[0, 0])),
+            (READ, node) => {
+                if node == STUCK_READS {
+                    wait_for_release(state);
+                }
+                Ok(vec![b'.'; FILE_BYTES as usize])
+            }
+            (WRITE, STUCK_WRITES) => {
+                wait_for_release(state);
                 Ok(words(&[number::<4>(request, IN_HEADER_BYTES + 16)]))
             }
             (FLUSH | RELEASE, _) => Ok(Vec::new()),
@@ -140,6 +154,14 @@ fn serve(mut device: File, state: &(Mutex<State>, Condvar)) {
         // Who asked may be gone.
         let _ = device.write(&reply);
     }
+}
+
+/// Lets a process wait.
+fn wait_for_release(state: &(Mutex<State>, Condvar)) {
+    let mut held = state.0.lock().expect("no holder has panicked");
+    held.waits += 1;
+    let is_held = |state: &mut State| !state.is_released;
+    drop(state.1.wait_while(held, is_held).expect("no holder has panicked"));
 }
 
 /// A number of a request.

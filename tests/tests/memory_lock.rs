@@ -78,7 +78,7 @@ fn a_worker_that_holds_the_lock_of_its_memory_delays_no_other_and_its_pool_is_me
     let mut held = Connection::open(server.address());
     let target = format!("/holds.php?file={}", files.file().display());
     held.send(&Request::get(&target).to_bytes()).expect("the server takes a request");
-    files.wait_for_write();
+    files.wait_for_process();
     replace_worker(&server, "other");
     wait::until_true("the pool to be measured otherwise", || is_measured("www", LATE));
     server.expect_log(mark, "pool www: the private pages of its processes could not be counted");

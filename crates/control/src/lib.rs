@@ -28,6 +28,7 @@ mod running_script;
 pub mod scale;
 pub mod scripts;
 pub mod shared_certificates;
+pub mod slowlog_entries;
 pub mod stack;
 mod supervisor_link;
 pub mod token_bucket;

@@ -300,6 +300,9 @@ pub enum Command {
     /// The process that counts the private memory of others; started by the server
     #[command(hide = true)]
     MemoryReader,
+    /// The process that writes a pool's slow log as the pool's user; started by the server
+    #[command(hide = true)]
+    SlowlogWriter,
     /// The process that opens the browser; started by the server
     #[command(hide = true)]
     OpenBrowser,

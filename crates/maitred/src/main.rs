@@ -24,6 +24,7 @@ mod purge;
 mod purge_log;
 mod report_file;
 mod serve;
+mod slowlog_writer;
 mod status;
 mod status_diff;
 mod top;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Command::SharedCertificates => acme::shared_certificates(),
         Command::PurgeLog => purge_log::purge_log(),
         Command::MemoryReader => memory_reader::memory_reader(),
+        Command::SlowlogWriter => slowlog_writer::slowlog_writer(),
         Command::OpenBrowser => serve::open_browser::run(),
     }
 }

@@ -120,6 +120,16 @@ pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
 /// Processes whose pages are counted for one status reply, those with the oldest count first.
 pub const COUNTED_FOR_STATUS: usize = 128;
 
+/// Timeout of a process that writes entries of a slow log, which takes milliseconds unless a tenant
+/// holds a lock that it needs.
+pub const SLOWLOG_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause from the start of such a process to that of the next one for the same log.
+pub const SLOWLOG_PAUSE: Duration = Duration::from_millis(250);
+
+/// Most bytes of entries that wait for one slow log. More entries are lost.
+pub const SLOWLOG_QUEUE_BYTES: usize = 256 * 1024;
+
 /// An episode of slow scripts ends after this time without one.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 

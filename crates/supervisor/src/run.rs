@@ -51,6 +51,7 @@ use crate::processes::scoreboards::Scoreboards;
 use crate::processes::script_children::ScriptChildren;
 use crate::processes::script_waits::ScriptWaits;
 use crate::processes::slow_scripts::TraceTarget;
+use crate::processes::slowlog_writers::SlowlogWriters;
 use crate::processes::traces::Traces;
 use crate::processes::zygote::Heard;
 use crate::reload::Reloader;
@@ -106,6 +107,7 @@ pub struct Supervisor {
     scoreboards: Scoreboards,
     capacity: CapacityManager,
     memory_reader: MemoryReader,
+    slowlog_writers: SlowlogWriters,
     script_children: ScriptChildren,
     script_waits: ScriptWaits,
     jobs: Jobs,
@@ -181,6 +183,7 @@ impl Supervisor {
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
             memory_reader: MemoryReader::default(),
+            slowlog_writers: SlowlogWriters::default(),
             script_children: ScriptChildren::default(),
             script_waits: ScriptWaits::default(),
             jobs: parts.jobs,
@@ -350,6 +353,9 @@ impl Supervisor {
         if self.memory_reader.is_process(pid) {
             return self.memory_reader_ended(how);
         }
+        if self.slowlog_writers.process_ended(pid, how) {
+            return;
+        }
         if self.job_ended(&ended) {
             return;
         }
@@ -422,6 +428,7 @@ impl Supervisor {
         self.acme().keep();
         self.keep_jobs();
         self.purges.finish(&mut self.fronts, now);
+        self.keep_slowlogs();
         self.keep_purge_log();
         self.server_event(ServerEvent::Tick);
         if self.phase.kills() {

@@ -508,7 +508,7 @@ impl CommandReceiver {
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
         }
         self.shared.pools.sweep();
-        self.shared.pool_access_logs.sweep();
+        self.shared.pool_access_logs.sweep(&self.shared.troubles);
         prepared
     }
 

@@ -350,6 +350,7 @@ fn serve_thread(
         if let Some(traces) = shared.traces.swap(None) {
             traces.finish();
         }
+        shared.pool_access_logs.finish(&shared.troubles);
         shared.supervisor.report_last(&FromFront::Drained);
     }
     Ok(())

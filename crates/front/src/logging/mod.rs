@@ -7,6 +7,7 @@ pub(crate) mod line_file;
 pub(crate) mod log_limit;
 pub(crate) mod pool_access_log;
 pub(crate) mod pool_access_log_entry;
+pub(crate) mod queued_file;
 pub(crate) mod repeated;
 pub(crate) mod request_lines;
 pub(crate) mod request_record;

@@ -324,7 +324,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the buffered lines of access logs.
+    /// Writes the buffered lines of the access log, and has those of other logs written.
     pub fn flush_logs(&self) {
         if let Some(log) = &*self.access_log.load() {
             log.flush();

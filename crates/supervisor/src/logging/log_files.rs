@@ -133,40 +133,37 @@ fn open_with(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 fn in_words(opened: io::Result<File>) -> io::Result<File> {
-    opened.map_err(|why| match Errno::from_io_error(&why) {
+    opened.map_err(worded)
+}
+
+/// An error of `open(2)` for a log, worded for the author of the configuration.
+pub fn worded(why: io::Error) -> io::Error {
+    match Errno::from_io_error(&why) {
         Some(Errno::NXIO) => io::Error::other("it is a FIFO without a reader"),
         _ => why,
-    })
+    }
 }
 
-/// Opens a log of a pool that runs as `identity`. Where users other than root can place links, the
-/// name may point anywhere, so the log is opened with the rights of the pool's user, and what this
-/// process has open is not reached.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
-    with_rights_for(path, identity, LOG_MODE)
+/// The user of a pool that may place links on the path of its log, where this is root: the name
+/// may point anywhere.
+pub fn tenant_of<'a>(path: &Path, identity: Option<&'a Identity>) -> Option<&'a Identity> {
+    let is_tenants = |identity: &&Identity| !path_trust::leads_where_root_says(path, identity);
+    identity.filter(|_| users::is_root()).filter(is_tenants)
 }
 
-/// Opens the access log of a pool's FastCGI listener, as [`open_of_pool`], and creates it as
-/// php-fpm does: readable for its owner only.
+/// Opens the access log of a FastCGI listener of a pool that runs as `identity`, and creates it as
+/// php-fpm does: readable for its owner only. Where users other than root can place links, it is
+/// opened with the rights of the pool's user, and what this process has open is not reached.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_of_listener(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
-    with_rights_for(path, identity, FPM_LOG_MODE)
-}
-
-fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<File> {
-    match identity {
-        Some(identity)
-            if users::is_root() && !path_trust::leads_where_root_says(path, identity) =>
-        {
-            let open = || in_words(guarded::append_with_their_rights(path, mode));
-            users::with_rights_of(identity, open)?
+    match tenant_of(path, identity) {
+        Some(tenant) => {
+            let open = || in_words(guarded::append_with_their_rights(path, FPM_LOG_MODE));
+            users::with_rights_of(tenant, open)?
         }
-        _ => open_with(path, mode),
+        None => open_as_fpm(path),
     }
 }
 
@@ -258,14 +255,13 @@ mod tests {
         for process in ["self".to_owned(), "thread-self".to_owned(), std::process::id().to_string()]
         {
             lead_to(&format!("/proc/{process}/fd/{}", memory.as_raw_fd()));
-            let refused = open_of_pool(&log, Some(&tenant)).unwrap_err();
+            let refused = open_of_listener(&log, Some(&tenant)).unwrap_err();
             assert_eq!(Errno::from_io_error(&refused), Some(Errno::LOOP), "{process}: {refused}");
-            open_of_listener(&log, Some(&tenant)).unwrap_err();
         }
         assert_eq!(memory.metadata().unwrap().len(), 0);
         // A link of their own to a log of their own is followed as before.
         lead_to("other.log");
-        open_of_pool(&log, Some(&tenant)).unwrap().write_all(b"slow\n").unwrap();
+        open_of_listener(&log, Some(&tenant)).unwrap().write_all(b"slow\n").unwrap();
         assert_eq!(std::fs::read(folder.path().join("other.log")).unwrap(), b"slow\n");
     }
 

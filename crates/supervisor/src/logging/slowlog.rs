@@ -8,7 +8,6 @@ use maitred_config::LogTarget;
 use maitred_control::stack::{Frame, MAIN, Stack};
 use maitred_os::clock::format_local;
 use maitred_os::stderr;
-use maitred_os::users::Identity;
 use maitred_text::humanize::plural_with;
 
 use crate::logging::log_files;
@@ -42,12 +41,11 @@ impl Subject {
     }
 }
 
-/// A slow log. Writing never blocks: an entry that cannot be written at once is lost.
+/// A slow log that the supervisor writes: nothing but root's settings decides where it leads. An
+/// entry that cannot be written at once is lost.
 #[derive(Debug)]
 pub struct Slowlog {
     target: LogTarget,
-    /// The identity of the pool.
-    identity: Option<Identity>,
     file: Option<File>,
     /// Entries lost since the last one that was written.
     lost: u64,
@@ -56,10 +54,9 @@ pub struct Slowlog {
 }
 
 impl Slowlog {
-    /// The slow log at `target` of a pool that runs as `identity`, and a sentence for the log if it
-    /// cannot be opened.
-    pub fn new(target: LogTarget, identity: Option<Identity>) -> (Slowlog, Option<String>) {
-        let mut log = Slowlog { target, identity, file: None, lost: 0, said: false };
+    /// The slow log at `target`, and a sentence for the log if it cannot be opened.
+    pub fn new(target: LogTarget) -> (Slowlog, Option<String>) {
+        let mut log = Slowlog { target, file: None, lost: 0, said: false };
         let problem = log.open().err().map(|why| log.trouble(&why));
         (log, problem)
     }
@@ -107,7 +104,7 @@ impl Slowlog {
 
     fn open(&mut self) -> io::Result<()> {
         if let (LogTarget::File(path), None) = (&self.target, &self.file) {
-            self.file = Some(log_files::open_of_pool(path, self.identity.as_ref())?);
+            self.file = Some(log_files::open(path)?);
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ fn a_stack_that_is_not_there_or_not_whole_says_why() {
 #[test]
 fn a_full_disk_and_a_pipe_without_reader_lose_entries_and_say_so_once() {
     let full = LogTarget::File("/dev/full".into());
-    let (mut log, problem) = Slowlog::new(full, None);
+    let (mut log, problem) = Slowlog::new(full);
     assert_eq!(problem, None);
     let said = log.append("one").expect("it is said");
     assert!(said.contains("No space left"), "{said}");
@@ -116,7 +116,7 @@ fn a_full_disk_and_a_pipe_without_reader_lose_entries_and_say_so_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
-    let (mut log, problem) = Slowlog::new(LogTarget::File(path), None);
+    let (mut log, problem) = Slowlog::new(LogTarget::File(path));
     assert!(problem.is_some());
     assert_eq!(log.append("one"), None);
 }
@@ -126,7 +126,7 @@ fn entries_go_on_when_the_file_can_be_written_again_and_where_it_is_moved() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log/slow.log");
-    let (mut log, problem) = Slowlog::new(LogTarget::File(path.clone()), None);
+    let (mut log, problem) = Slowlog::new(LogTarget::File(path.clone()));
     assert!(problem.is_some_and(|problem| problem.contains("slow.log cannot be written")));
     assert_eq!((log.append("a"), log.append("b")), (None, None));
     std::fs::create_dir(folder.path().join("log")).unwrap();

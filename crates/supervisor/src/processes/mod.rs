@@ -25,6 +25,7 @@ pub mod scoreboards;
 pub mod script_children;
 pub mod script_waits;
 pub mod slow_scripts;
+pub mod slowlog_writers;
 pub mod traces;
 pub mod worker_logs;
 pub mod zygote;

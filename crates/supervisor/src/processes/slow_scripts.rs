@@ -1,7 +1,7 @@
 //! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log;
 //! that there are any is logged once, and again when it is over.
 
-use maitred_config::Pool;
+use maitred_config::{LogTarget, Pool};
 use maitred_control::front::{MAX_CALLS_SHOWN, SlowStack, shown};
 use maitred_control::stack::Stack;
 use maitred_control::{Overrun, ToZygote, WorkerId};
@@ -10,11 +10,13 @@ use maitred_seat::Boards;
 use tracing::warn;
 
 use crate::limits::{Moment, SLOW_EPISODE};
+use crate::logging::log_files;
 use crate::logging::running_time::RunningTime;
 use crate::logging::slowlog::{Slowlog, Subject, calls, entry};
 use crate::logging::text::one_line;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
+use crate::processes::slowlog_writers::{SlowlogWriters, TenantSlowlog};
 use crate::processes::traces::Traces;
 
 /// The purpose of a stack.
@@ -53,8 +55,49 @@ pub struct SlowScript {
 /// A pool's slow scripts.
 #[derive(Debug)]
 pub struct SlowScripts {
-    log: Option<Slowlog>,
+    log: SlowlogPlace,
     episode: Option<SlowEpisode>,
+}
+
+/// Where the stacks of a pool go.
+#[derive(Debug)]
+enum SlowlogPlace {
+    /// Nowhere.
+    None,
+    /// A log that the supervisor writes.
+    Ours(Slowlog),
+    /// A log whose path the pool's user controls, and whether it is still to be created.
+    Tenants(TenantSlowlog, bool),
+}
+
+impl SlowlogPlace {
+    /// That of a pool which runs as `identity`.
+    fn of(pool: &Pool, identity: Option<&Identity>) -> SlowlogPlace {
+        let is_used = !pool.request_slowlog_timeout.is_zero();
+        let Some(target) = pool.slowlog.clone().filter(|_| is_used) else {
+            return SlowlogPlace::None;
+        };
+        if let LogTarget::File(path) = &target
+            && let Some(tenant) = log_files::tenant_of(path, identity)
+        {
+            let (pool, identity, path) = (pool.name.clone(), tenant.clone(), path.clone());
+            return SlowlogPlace::Tenants(TenantSlowlog { pool, identity, path }, true);
+        }
+        let (log, problem) = Slowlog::new(target);
+        if let Some(problem) = problem {
+            warn!("pool {}: {problem}", pool.name);
+        }
+        SlowlogPlace::Ours(log)
+    }
+
+    /// Its path or collector.
+    fn name(&self) -> Option<String> {
+        match self {
+            SlowlogPlace::None => None,
+            SlowlogPlace::Ours(log) => Some(log.target().to_string()),
+            SlowlogPlace::Tenants(log, _) => Some(log.path.display().to_string()),
+        }
+    }
 }
 
 /// An episode of slow scripts: it ends after [`SLOW_EPISODE`] without one.
@@ -68,16 +111,7 @@ struct SlowEpisode {
 impl SlowScripts {
     /// No slow script yet. The slow log is opened, if the pool has one and uses it.
     pub fn new(pool: &Pool, identity: Option<&Identity>) -> SlowScripts {
-        let is_used = !pool.request_slowlog_timeout.is_zero();
-        let target = pool.slowlog.clone().filter(|_| is_used);
-        let log = target.map(|target| {
-            let (log, problem) = Slowlog::new(target, identity.cloned());
-            if let Some(problem) = problem {
-                warn!("pool {}: {problem}", pool.name);
-            }
-            log
-        });
-        SlowScripts { log, episode: None }
+        SlowScripts { log: SlowlogPlace::of(pool, identity), episode: None }
     }
 
     /// Counts a slow script. True when it is the first of an episode.
@@ -114,10 +148,9 @@ impl RunningPool {
         if !self.slow_scripts.count(now) {
             return;
         }
-        let log = self.slow_scripts.log.as_ref();
-        let log = log.map_or_else(String::new, |log| {
-            format!("; the stacks of such scripts are in {}", log.target())
-        });
+        let log = self.slow_scripts.log.name();
+        let log = log
+            .map_or_else(String::new, |log| format!("; the stacks of such scripts are in {log}"));
         let timeout = self.plan.pool.request_slowlog_timeout;
         warn!(
             "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
@@ -182,16 +215,25 @@ impl RunningPool {
     }
 
     /// Writes an entry of the slow log.
-    pub fn write_slowlog(&mut self, subject: &Subject, stack: Result<&Stack, &str>) {
+    pub fn write_slowlog(
+        &mut self,
+        subject: &Subject,
+        stack: Result<&Stack, &str>,
+        writers: &mut SlowlogWriters,
+    ) {
         let depth = self.plan.pool.request_slowlog_trace_depth as usize;
-        let Some(log) = &mut self.slow_scripts.log else {
-            return;
-        };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |passed| passed.as_secs().cast_signed());
         let stamp = subject.stamp(now);
-        if let Some(problem) = log.append(&entry(subject, &stamp, stack, depth)) {
-            warn!("pool {}: {problem}", subject.pool);
+        let entry = || entry(subject, &stamp, stack, depth);
+        match &mut self.slow_scripts.log {
+            SlowlogPlace::None => {}
+            SlowlogPlace::Ours(log) => {
+                if let Some(problem) = log.append(&entry()) {
+                    warn!("pool {}: {problem}", subject.pool);
+                }
+            }
+            SlowlogPlace::Tenants(log, _) => writers.append(log.clone(), &entry()),
         }
     }
 }
@@ -231,9 +273,27 @@ impl Pools {
     /// Opens all slow logs again: their files were moved away.
     pub fn reopen_slowlogs(&mut self) {
         for running in self.iter_mut() {
-            let log = running.slow_scripts.log.as_mut();
-            if let Some(problem) = log.and_then(Slowlog::reopen) {
+            let problem = match &mut running.slow_scripts.log {
+                SlowlogPlace::None => None,
+                SlowlogPlace::Ours(log) => log.reopen(),
+                SlowlogPlace::Tenants(_, is_new) => {
+                    *is_new = true;
+                    None
+                }
+            };
+            if let Some(problem) = problem {
                 warn!("pool {}: {problem}", running.name());
+            }
+        }
+    }
+
+    /// Has the slow logs created whose paths tenants control.
+    pub fn create_slowlogs(&mut self, writers: &mut SlowlogWriters) {
+        for running in self.iter_mut() {
+            if let SlowlogPlace::Tenants(log, is_new) = &mut running.slow_scripts.log
+                && std::mem::take(is_new)
+            {
+                writers.create(log.clone());
             }
         }
     }
@@ -248,7 +308,7 @@ mod tests {
     #[test]
     fn an_episode_begins_once_and_ends_with_its_figures() {
         let at = Duration::from_secs;
-        let mut slow = SlowScripts { log: None, episode: None };
+        let mut slow = SlowScripts { log: SlowlogPlace::None, episode: None };
         assert!(slow.count(at(100)));
         assert_eq!(slow.deadline(), Some(at(100) + SLOW_EPISODE));
         assert_eq!(slow.over(at(100) + SLOW_EPISODE), None, "one was told");

@@ -363,7 +363,7 @@ impl Supervisor {
     ) {
         match target {
             TraceTarget::SlowScript(subject) => {
-                self.pools[id].write_slowlog(&subject, stack);
+                self.pools[id].write_slowlog(&subject, stack, &mut self.slowlog_writers);
                 // As the front remembers them.
                 let config = &self.plan.config;
                 if config.admin.is_some() || config.admin_access.socket.is_some() {

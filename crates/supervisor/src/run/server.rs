@@ -244,6 +244,13 @@ impl Supervisor {
         self.pools.end_slow_episodes(now);
     }
 
+    /// Has entries of slow logs written whose paths tenants control.
+    pub(super) fn keep_slowlogs(&mut self) {
+        self.pools.create_slowlogs(&mut self.slowlog_writers);
+        let (hurry, now) = (!self.phase.wants_workers(), self.now());
+        self.slowlog_writers.keep(&self.plan.environment, hurry, now);
+    }
+
     /// Notifies systemd.
     pub(super) fn keep_systemd(&mut self) {
         if !self.phase.is_serving() {

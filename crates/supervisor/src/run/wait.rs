@@ -203,6 +203,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),
         server.admin.deadline(),
         server.memory_reader.deadline(),
+        server.slowlog_writers.deadline(!phase.wants_workers()),
         server.script_children.deadline(),
         front.flatten(),
         boot_order::deadline(pools, now),

@@ -1,8 +1,8 @@
 //! The access logs of FastCGI listeners: a line for each request, as php-fpm writes it
 //! (`fpm_log.c`). Sites with a file of their own log to one of these, too.
 //!
-//! Lines of all threads are collected in the order of the responses, and written together when a
-//! thread goes to sleep. In php-fpm's place each is written before the web server can see the end
+//! Lines of all threads are collected in the order of the responses, and written together by the
+//! thread of the file. In php-fpm's place each is written before the web server can see the end
 //! of its response, as php-fpm does (`fpm_log_write` comes before `php_request_shutdown`, which
 //! sends the end): a client that waits for the response may look for its line or stop the server.
 //! php-fpm cuts values at 128 or 512 bytes, and lines at 1024; maitred does not.
@@ -12,12 +12,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use maitred_config::Pool;
 use maitred_config::fpm::access_format::{AccessFormat, Token};
@@ -25,11 +24,8 @@ use maitred_os::clock::format_local;
 
 pub use crate::logging::pool_access_log_entry::Entry;
 
-use crate::logging::line_file::{LineFile, LostLines};
+use crate::logging::queued_file::QueuedFile;
 use crate::logging::repeated::RepeatedErrors;
-
-/// Bytes of lines that are written together.
-const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Longest line in bytes; longer ones are cut.
 pub(crate) const LINE_BYTES: usize = 64 * 1024;
@@ -37,23 +33,16 @@ pub(crate) const LINE_BYTES: usize = 64 * 1024;
 /// The format of `%t` and `%T` without one.
 const COMMON_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
 
+/// How long a front that ends waits for the last lines of all files.
+const FINISH: Duration = Duration::from_secs(1);
+
 /// The files of access logs, each once.
 #[derive(Debug, Default)]
 pub struct PoolAccessLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
 
-/// A log file.
+/// A log file. Each user of it has a reference; its thread has one to the queue alone.
 #[derive(Debug)]
-pub struct LogFile {
-    open: Mutex<Open>,
-    /// It has unwritten lines.
-    is_behind: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Open {
-    file: LineFile,
-    lines: Vec<u8>,
-}
+pub struct LogFile(Arc<QueuedFile>);
 
 /// A pool's access log.
 #[derive(Debug)]
@@ -82,10 +71,9 @@ impl PoolAccessLogs {
     pub fn opened(&self, path: PathBuf, file: OwnedFd) {
         let mut files = self.files();
         match files.get(&path) {
-            Some(log) => log.lock().file = File::from(file).into(),
+            Some(log) => log.0.reopened(file),
             None => {
-                let open = Open { file: File::from(file).into(), lines: Vec::new() };
-                let log = LogFile { open: Mutex::new(open), is_behind: AtomicBool::new(false) };
+                let log = LogFile(Arc::new(QueuedFile::new(path.clone(), file)));
                 files.insert(path, Arc::new(log));
             }
         }
@@ -125,17 +113,31 @@ impl PoolAccessLogs {
         self.files().get(path).cloned()
     }
 
-    /// Closes files that no listener or site logs to.
-    pub fn sweep(&self) {
-        self.files().retain(|_, log| Arc::strong_count(log) > 1);
+    /// Closes files that no listener or site logs to, after their last lines.
+    pub fn sweep(&self, troubles: &Arc<RepeatedErrors>) {
+        self.files().retain(|_, log| {
+            let is_used = Arc::strong_count(log) > 1;
+            if !is_used {
+                log.0.flush(troubles);
+            }
+            is_used
+        });
     }
 
-    /// Writes the collected lines of all threads.
-    pub fn flush(&self, troubles: &RepeatedErrors) {
+    /// Has the collected lines of all threads written.
+    pub fn flush(&self, troubles: &Arc<RepeatedErrors>) {
         for log in self.files().values() {
-            if log.is_behind.load(Ordering::Acquire) {
-                log.lock().flush(log, troubles);
-            }
+            log.0.flush(troubles);
+        }
+    }
+
+    /// Waits until all lines are written, for [`FINISH`] at most.
+    pub fn finish(&self, troubles: &Arc<RepeatedErrors>) {
+        self.flush(troubles);
+        let logs: Vec<Arc<LogFile>> = self.files().values().cloned().collect();
+        let until = Instant::now() + FINISH;
+        for log in logs {
+            log.0.finish(until.saturating_duration_since(Instant::now()), troubles);
         }
     }
 
@@ -145,34 +147,9 @@ impl PoolAccessLogs {
 }
 
 impl LogFile {
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a line. It is written when a thread goes to sleep, or when there are enough lines.
-    pub fn add(&self, line: &[u8], troubles: &RepeatedErrors) {
-        self.add_up_to(BUFFER_BYTES, line, troubles);
-    }
-
-    /// The same, with `most` bytes as enough.
-    fn add_up_to(&self, most: usize, line: &[u8], troubles: &RepeatedErrors) {
-        let mut open = self.lock();
-        open.lines.extend_from_slice(line);
-        self.is_behind.store(true, Ordering::Release);
-        if open.lines.len() >= most {
-            open.flush(self, troubles);
-        }
-    }
-}
-
-impl Open {
-    fn flush(&mut self, log: &LogFile, troubles: &RepeatedErrors) {
-        // A log that cannot be written must not stop the server.
-        if let Err(LostLines { count, why }) = self.file.write(&self.lines) {
-            troubles.lines_lost(count, &why);
-        }
-        self.lines.clear();
-        log.is_behind.store(false, Ordering::Release);
+    pub fn add(&self, line: &[u8], troubles: &Arc<RepeatedErrors>) {
+        self.0.add(line, troubles);
     }
 }
 
@@ -189,8 +166,10 @@ impl PoolAccessLog {
     }
 
     pub(crate) fn add(&self, line: &[u8]) {
-        let most = if self.at_once { 0 } else { BUFFER_BYTES };
-        self.file.add_up_to(most, line, &self.troubles);
+        match self.at_once {
+            true => self.file.0.add_now(line, &self.troubles),
+            false => self.file.0.add(line, &self.troubles),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 
 use maitred_config::PoolAccessLog as Settings;
 use maitred_fastcgi::{HEADER_LEN, ParamsWriter, Report};
@@ -37,7 +39,7 @@ impl Bed {
     }
 
     fn written(&mut self) -> String {
-        self.logs.flush(&self.troubles);
+        self.logs.finish(&self.troubles);
         let mut text = String::new();
         self.reader.read_to_string(&mut text).unwrap();
         text
@@ -196,10 +198,10 @@ fn lines_go_on_in_the_file_that_was_opened_last_and_those_of_nobody_are_forgotte
     let mut line = [0; 4];
     reader.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"404\n");
-    bed.logs.sweep();
+    bed.logs.sweep(&bed.troubles);
     assert!(bed.logs.of(&bed.pool, &bed.troubles, false).is_some());
     drop(log);
-    bed.logs.sweep();
+    bed.logs.sweep(&bed.troubles);
     assert!(bed.logs.of(&bed.pool, &bed.troubles, false).is_none());
 }
 
@@ -210,7 +212,46 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     bed.logs.opened(path, OwnedFd::from(full));
     bed.log().begin(&[], None).write(200);
-    bed.logs.flush(&bed.troubles);
+    bed.logs.finish(&bed.troubles);
+}
+
+/// A thread that reads the rest of a pipe.
+fn read_rest(mut reader: std::io::PipeReader) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+#[test]
+fn nothing_waits_for_a_file_that_takes_no_lines_and_those_without_room_are_lost() {
+    let mut bed = Bed::new("%r", &[]);
+    let path = bed.pool.pool_access_log.as_ref().unwrap().path.clone();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = File::from(OwnedFd::from(writer));
+    // One that only root opens would be written directly.
+    writer.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+    bed.logs.opened(path.clone(), writer.into());
+    let at_once = bed.logs.of(&bed.pool, &bed.troubles, true).unwrap();
+    let long = "x".repeat(LINE_BYTES / 2);
+    for number in 0..200 {
+        let name = format!("{number} {long}");
+        let log = if number % 2 == 0 { bed.log() } else { at_once.clone() };
+        log.begin(&params(&[("SCRIPT_NAME", &name)]), None).write(200);
+        bed.logs.flush(&bed.troubles);
+    }
+    // What is written stays with the former file, and what waits goes to the latter.
+    let latter = tempfile::NamedTempFile::new().unwrap();
+    bed.logs.opened(path.clone(), OwnedFd::from(latter.reopen().unwrap()));
+    bed.reader = latter.reopen().unwrap();
+    let before = read_rest(reader).join().unwrap();
+    bed.logs.file(&path).unwrap().0.finish(Duration::from_secs(60), &bed.troubles);
+    let text = before + &bed.written();
+    let numbers = text.lines().map(|line| line.split_once(' ').unwrap().0);
+    let numbers: Vec<usize> = numbers.map(|number| number.parse().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(0..numbers.len()), "{numbers:?}");
+    assert!((100..200).contains(&numbers.len()), "{}", numbers.len());
 }
 
 #[test]

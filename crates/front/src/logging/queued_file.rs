@@ -1,0 +1,253 @@
+//! A log file with a thread of its own, which alone writes to it. A process that may open the file
+//! can hold its lock in the kernel for as long as it likes (one write(2) of gigabytes, or of memory
+//! whose file system does not respond), and a write waits for that lock, whatever `O_NONBLOCK`
+//! says. Then lines wait in a bounded queue, and no request waits for them.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use crate::logging::line_file::{LineFile, LostLines};
+use crate::logging::repeated::RepeatedErrors;
+
+/// Bytes of lines that are written together.
+const BUFFER_BYTES: usize = 32 * 1024;
+/// Most bytes of lines that wait for one file, or are being written to it. More lines are lost.
+const QUEUE_BYTES: usize = 4 * 1024 * 1024;
+/// A thread without lines ends after this long; the next lines start another.
+const IDLE: Duration = Duration::from_secs(10);
+/// Bytes of the stack of a thread.
+const STACK_BYTES: usize = 128 * 1024;
+/// How long a response waits for its line, where that is to be written before.
+const LINE_PATIENCE: Duration = Duration::from_millis(20);
+/// After a line that was not written in time, no response waits for this long.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Permissions of users other than a file's owner.
+const OTHERS: u32 = 0o007;
+/// Permissions of a file's group.
+const GROUP: u32 = 0o070;
+
+/// A log file, and the lines that wait for it.
+#[derive(Debug)]
+pub struct QueuedFile {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// It has lines that no thread was asked to write.
+    is_behind: AtomicBool,
+    /// Lines are to be written.
+    came: Condvar,
+    /// Lines were written.
+    written: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    file: Arc<LineFile>,
+    /// Only root may open the file, so nothing else can hold its lock.
+    is_roots: bool,
+    lines: Vec<u8>,
+    /// Bytes that are being written.
+    in_write: usize,
+    /// Bytes that were ever queued, and that were written or lost of these.
+    queued: u64,
+    done: u64,
+    /// The lines are to be written now.
+    is_due: bool,
+    /// The thread runs.
+    is_running: bool,
+    /// Until then, no response waits for its line.
+    paused_until: Option<Instant>,
+}
+
+/// The reason that lines are lost when the queue is full.
+struct NoRoom<'a>(&'a QueuedFile);
+
+impl Display for NoRoom<'_> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        let path = self.0.path.display();
+        write!(to, "writes to {path} take too long (a slow disk, or a process that locks the file)")
+    }
+}
+
+impl QueuedFile {
+    /// A file that the supervisor has opened at `path`.
+    pub fn new(path: PathBuf, file: OwnedFd) -> QueuedFile {
+        let is_roots = only_root_opens(&file);
+        QueuedFile {
+            path,
+            state: Mutex::new(State {
+                file: Arc::new(File::from(file).into()),
+                is_roots,
+                lines: Vec::new(),
+                in_write: 0,
+                queued: 0,
+                done: 0,
+                is_due: false,
+                is_running: false,
+                paused_until: None,
+            }),
+            is_behind: AtomicBool::new(false),
+            came: Condvar::new(),
+            written: Condvar::new(),
+        }
+    }
+
+    /// Goes on in a file that was opened again. What is being written goes to the former one.
+    pub fn reopened(&self, file: OwnedFd) {
+        let is_roots = only_root_opens(&file);
+        let mut state = self.lock();
+        let former = std::mem::replace(&mut state.file, Arc::new(File::from(file).into()));
+        state.is_roots = is_roots;
+        drop(state);
+        drop(former);
+    }
+
+    /// Adds a line. It is written when a thread of requests goes to sleep, or when there are
+    /// enough lines.
+    pub fn add(self: &Arc<Self>, line: &[u8], troubles: &Arc<RepeatedErrors>) {
+        let mut state = self.lock();
+        if !state.has_room(line) {
+            drop(state);
+            return troubles.lines_lost(1, &NoRoom(self));
+        }
+        state.put(line);
+        match state.lines.len() >= BUFFER_BYTES {
+            true => self.write_queued(&mut state, troubles),
+            false => self.is_behind.store(true, Ordering::Release),
+        }
+    }
+
+    /// Adds a line that is to be written before its response ends. The response waits for a moment
+    /// at most, and not at all if an earlier one has done so in vain.
+    pub fn add_now(self: &Arc<Self>, line: &[u8], troubles: &Arc<RepeatedErrors>) {
+        let mut state = self.lock();
+        if state.is_roots {
+            let file = state.file.clone();
+            drop(state);
+            return write(&file, line, troubles);
+        }
+        if !state.has_room(line) {
+            drop(state);
+            return troubles.lines_lost(1, &NoRoom(self));
+        }
+        state.put(line);
+        self.write_queued(&mut state, troubles);
+        let (now, wanted) = (Instant::now(), state.queued);
+        if state.paused_until.is_some_and(|until| now < until) {
+            return;
+        }
+        let mut state = self.wait_until_done(state, wanted, LINE_PATIENCE);
+        state.paused_until = (state.done < wanted).then(|| now + PAUSE);
+    }
+
+    /// Has the lines written that were added.
+    pub fn flush(self: &Arc<Self>, troubles: &Arc<RepeatedErrors>) {
+        if self.is_behind.load(Ordering::Acquire) {
+            self.write_queued(&mut self.lock(), troubles);
+        }
+    }
+
+    /// Waits until all lines are written that were added, for `patience` at most.
+    pub fn finish(self: &Arc<Self>, patience: Duration, troubles: &Arc<RepeatedErrors>) {
+        self.flush(troubles);
+        let state = self.lock();
+        let wanted = state.queued;
+        drop(self.wait_until_done(state, wanted, patience));
+    }
+
+    fn wait_until_done<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        wanted: u64,
+        patience: Duration,
+    ) -> MutexGuard<'a, State> {
+        let is_waiting = |state: &mut State| state.done < wanted && state.is_running;
+        let waited = self.written.wait_timeout_while(state, patience, is_waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Has the thread write the queue; starts it if needed.
+    fn write_queued(
+        self: &Arc<Self>,
+        state: &mut MutexGuard<'_, State>,
+        troubles: &Arc<RepeatedErrors>,
+    ) {
+        self.is_behind.store(false, Ordering::Release);
+        state.is_due = !state.lines.is_empty();
+        if !state.is_running && state.is_due {
+            let (queue, reports) = (self.clone(), troubles.clone());
+            let thread = Builder::new().name("access log".to_owned()).stack_size(STACK_BYTES);
+            state.is_running = thread.spawn(move || queue.write_all(&reports)).is_ok();
+            // Without a thread, the next flush tries again.
+            self.is_behind.store(!state.is_running, Ordering::Release);
+        }
+        self.came.notify_one();
+    }
+
+    /// The thread: writes what is due, until nothing has been for [`IDLE`].
+    fn write_all(&self, troubles: &Arc<RepeatedErrors>) {
+        let mut state = self.lock();
+        loop {
+            if std::mem::take(&mut state.is_due) {
+                let (file, mut lines) = (state.file.clone(), std::mem::take(&mut state.lines));
+                state.in_write = lines.len();
+                drop(state);
+                write(&file, &lines, troubles);
+                // The last use of a file that was opened again closes it.
+                drop(file);
+                state = self.lock();
+                state.done += state.in_write as u64;
+                state.in_write = 0;
+                lines.clear();
+                if state.lines.is_empty() && lines.capacity() <= 2 * BUFFER_BYTES {
+                    state.lines = lines;
+                }
+                self.written.notify_all();
+                continue;
+            }
+            let waited = self.came.wait_timeout(state, IDLE);
+            let (waited, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+            if timeout.timed_out() && !state.is_due {
+                state.is_running = false;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn has_room(&self, line: &[u8]) -> bool {
+        self.lines.len() + self.in_write + line.len() <= QUEUE_BYTES
+    }
+
+    fn put(&mut self, line: &[u8]) {
+        self.lines.extend_from_slice(line);
+        self.queued += line.len() as u64;
+    }
+}
+
+/// Whether a file cannot be opened by users other than root, and so not be locked by them.
+fn only_root_opens(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|found| {
+        found.st_uid == 0
+            && found.st_mode & OTHERS == 0
+            && (found.st_gid == 0 || found.st_mode & GROUP == 0)
+    })
+}
+
+/// Writes lines. A log that cannot be written must not stop the server.
+fn write(file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
+    if let Err(LostLines { count, why }) = file.write(lines) {
+        troubles.lines_lost(count, &why);
+    }
+}
