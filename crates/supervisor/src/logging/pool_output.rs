@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use maitred_control::log_limit::{Admission, LogLimit};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
@@ -25,6 +26,8 @@ const TURN_BYTES: usize = 16 * 1024;
 pub struct PoolOutput {
     reader: OwnedFd,
     writer: OwnedFd,
+    /// Reading has failed: the pipe would be ready, and fail, without end.
+    is_broken: bool,
     /// The beginning of an unfinished line.
     partial: Vec<u8>,
     limit: LogLimit,
@@ -42,7 +45,8 @@ impl PoolOutput {
 
     /// An existing pipe.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
-        PoolOutput { reader, writer, partial: Vec::new(), limit: LogLimit::default() }
+        let (partial, limit) = (Vec::new(), LogLimit::default());
+        PoolOutput { reader, writer, is_broken: false, partial, limit }
     }
 
     /// The descriptor numbers of the read end and the write end.
@@ -55,9 +59,10 @@ impl PoolOutput {
         self.writer.as_fd()
     }
 
-    /// The end to poll, unless the pool has used up its limit.
+    /// The end to poll, unless the pool has used up its limit or broken its pipe.
     pub fn listening(&self, now: Moment) -> Option<BorrowedFd<'_>> {
-        self.deaf_until(now).is_none().then(|| self.reader.as_fd())
+        let is_read = !self.is_broken && self.deaf_until(now).is_none();
+        is_read.then(|| self.reader.as_fd())
     }
 
     /// When the pipe is read again, if it is not read now.
@@ -71,15 +76,27 @@ impl PoolOutput {
         self.deaf_until(now).into_iter().chain(told).min()
     }
 
-    /// New output as lines without their ends.
+    /// New output as lines without their ends. An error ends the output: a program can put a page
+    /// of a file into the pipe (splice(2)) that fails to be read each time.
     pub fn lines(&mut self, now: Moment) -> Vec<String> {
-        if self.deaf_until(now).is_some() {
+        if self.is_broken || self.deaf_until(now).is_some() {
             return Vec::new();
         }
         let mut bytes = vec![0; TURN_BYTES];
-        let count = rustix::io::read(&self.reader, &mut bytes).unwrap_or(0);
-        let lines = split(&mut self.partial, &bytes[..count]);
-        self.within_limit(lines, now)
+        match rustix::io::read(&self.reader, &mut bytes) {
+            Ok(count) => {
+                let lines = split(&mut self.partial, &bytes[..count]);
+                self.within_limit(lines, now)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Vec::new(),
+            Err(why) => {
+                self.is_broken = true;
+                vec![format!(
+                    "its output cannot be read, and is no longer logged: {why}; find the program \
+                     that splices a file into its standard output or error, then reload the server"
+                )]
+            }
+        }
     }
 
     /// All remaining output including an unfinished line, for when the processes have ended.
@@ -152,6 +169,19 @@ mod tests {
         let lines = voice.last_words(Moment::ZERO);
         let lengths: Vec<usize> = lines.iter().map(String::len).collect();
         assert_eq!(lengths, [LINE_BYTES, 1]);
+    }
+
+    #[test]
+    fn output_that_cannot_be_read_is_logged_once_and_not_polled_again() {
+        let (_, writer) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let unreadable = std::fs::File::open("/").expect("a folder");
+        let mut output = PoolOutput::over(unreadable.into(), writer);
+        assert!(output.listening(Moment::ZERO).is_some());
+        let lines = output.lines(Moment::ZERO);
+        assert!(lines.len() == 1 && lines[0].contains("cannot be read"), "{lines:?}");
+        assert!(output.listening(Moment::ZERO).is_none());
+        assert!(output.lines(Moment::ZERO).is_empty());
+        assert!(output.last_words(Moment::ZERO).is_empty());
     }
 
     #[test]
