@@ -31,9 +31,9 @@ pub struct Program<'a> {
     pub inherit: &'a [BorrowedFd<'a>],
     /// Its standard output and error; `None`: ours.
     pub output: Option<BorrowedFd<'a>>,
-    /// The descriptor of its control group's `cgroup.procs`, which it gets after the others, and
-    /// enters itself ([`enter_group`]): whoever waits for its exec would wait for a group without
-    /// processor time. `None`: ours.
+    /// The descriptor of its control group's `cgroup.procs`, which it gets after the others. It
+    /// enters the group itself ([`enter_group`]): its parent waits for its exec, which takes long
+    /// in a group without processor time. `None`: ours.
     pub group: Option<BorrowedFd<'a>>,
 }
 
