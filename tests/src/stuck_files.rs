@@ -1,6 +1,7 @@
-//! A file system in user space (FUSE) with one file, whose writes wait for as long as the test
-//! likes. A process that waits for one holds its locks meanwhile: such as that of its memory,
-//! during an mmap(2) that replaces changed pages of the file.
+//! A file system in user space (FUSE) with one file, whose writes (or reads) wait for as long as
+//! the test likes. A process that waits for one holds its locks meanwhile: such as that of its
+//! memory, during an mmap(2) that replaces changed pages of the file, or that of a pipe, during a
+//! write(2) of a page of the file.
 //!
 //! The messages are those of the kernel's include/uapi/linux/fuse.h.
 
@@ -47,6 +48,8 @@ const NOT_IMPLEMENTED: i32 = -38;
 #[derive(Debug, Default)]
 struct State {
     writes: u32,
+    reads: u32,
+    holds_reads: bool,
     is_released: bool,
 }
 
@@ -89,6 +92,18 @@ impl StuckFiles {
         });
     }
 
+    /// Reads wait as well from now on.
+    pub fn hold_reads(&self) {
+        self.state.0.lock().expect("no holder has panicked").holds_reads = true;
+    }
+
+    /// Waits until someone waits for a read.
+    pub fn wait_for_read(&self) {
+        wait::until_true("a read of the file", || {
+            self.state.0.lock().expect("no holder has panicked").reads > 0
+        });
+    }
+
     /// Ends all waits, also later ones.
     pub fn release(&self) {
         self.state.0.lock().expect("no holder has panicked").is_released = true;
@@ -120,7 +135,13 @@ fn serve(mut device: File, state: &(Mutex<State>, Condvar)) {
             }
             (GETATTR, node) => Ok([words(&[0, 0]), attributes(node)].concat()),
             (OPEN, ONLY_FILE) => Ok(words(&[0, 0])),
-            (READ, ONLY_FILE) => Ok(vec![b'.'; FILE_BYTES as usize]),
+            (READ, ONLY_FILE) => {
+                let mut held = state.0.lock().expect("no holder has panicked");
+                held.reads += 1;
+                let is_held = |state: &mut State| state.holds_reads && !state.is_released;
+                drop(state.1.wait_while(held, is_held).expect("no holder has panicked"));
+                Ok(vec![b'.'; FILE_BYTES as usize])
+            }
             (WRITE, ONLY_FILE) => {
                 let mut held = state.0.lock().expect("no holder has panicked");
                 held.writes += 1;

@@ -300,6 +300,9 @@ pub enum Command {
     /// The process that counts the private memory of others; started by the server
     #[command(hide = true)]
     MemoryReader,
+    /// The process that reads pipes that pools write to; started by the server
+    #[command(hide = true)]
+    PipeReader,
     /// The process that opens the browser; started by the server
     #[command(hide = true)]
     OpenBrowser,

@@ -10,6 +10,7 @@ pub mod pool_output;
 pub mod repeated_errors;
 pub mod running_time;
 pub mod slowlog;
+pub mod tenant_pipe;
 pub mod terminal;
 pub mod text;
 pub mod worker_output;
