@@ -17,6 +17,7 @@ pub mod log_limit;
 pub mod log_place;
 pub mod memory_reader;
 pub mod nodes;
+pub mod pipe_reader;
 mod proxy_figures;
 pub mod purge;
 pub mod purge_budget;

@@ -19,6 +19,7 @@ mod log_lines;
 mod man_pages;
 mod memory_reader;
 mod octane;
+mod pipe_reader;
 mod profile_command;
 mod purge;
 mod purge_log;
@@ -70,8 +71,10 @@ fn main() -> ExitCode {
             None => error.exit(),
         },
     };
-    if matches!(command, Command::Front) && log::follow_fpm() {
-        return front::front();
+    if let Some(role) = role_of(&command)
+        && log::follow_fpm()
+    {
+        return role();
     }
     let log_level = match log::set_up(log_level) {
         Ok(log_level) => log_level,
@@ -110,6 +113,17 @@ fn main() -> ExitCode {
         Command::PurgeLog => purge_log::purge_log(),
         Command::MemoryReader => memory_reader::memory_reader(),
         Command::SlowlogWriter => slowlog_writer::slowlog_writer(),
+        Command::PipeReader => pipe_reader::pipe_reader(),
         Command::OpenBrowser => serve::open_browser::run(),
+    }
+}
+
+/// The processes of ours that a server has that was started as php-fpm.
+fn role_of(command: &Command) -> Option<fn() -> ExitCode> {
+    match command {
+        Command::Front => Some(front::front),
+        Command::MemoryReader => Some(memory_reader::memory_reader),
+        Command::PipeReader => Some(pipe_reader::pipe_reader),
+        _ => None,
     }
 }

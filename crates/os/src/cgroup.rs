@@ -155,10 +155,14 @@ mod tests {
     use crate::spawn::{self, Program};
     use std::ffi::OsStr;
     use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    /// Longer than a start takes.
+    const LONG: Duration = Duration::from_secs(60);
 
     /// Runs where this process may create groups, and prints if it is skipped.
     #[test]
-    fn a_started_program_is_in_its_group_from_the_first_and_an_empty_group_can_be_removed() {
+    fn a_program_whose_group_runs_nothing_is_started_and_enters_it_afterwards() {
         let made = Group::of_this_process()
             .and_then(|own| own.make(&format!("maitred-test-{}", std::process::id())));
         let group = match made {
@@ -166,21 +170,28 @@ mod tests {
             Err(error) => return eprintln!("skipped: no control group can be made here: {error}"),
         };
         let entrance = group.entrance().unwrap();
-        let name = group.path().file_name().unwrap().to_str().unwrap();
-        let pid = spawn::start(&Program {
-            path: Path::new("/bin/sh"),
-            name: OsStr::new("sh"),
-            arguments: &[
-                OsStr::new("-c"),
-                OsStr::new(&format!("grep -q '^0::.*/{name}$' /proc/self/cgroup")),
-            ],
-            environment: &[("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-            inherit: &[],
-            output: None,
-            group: Some(entrance.as_fd()),
-        })
-        .unwrap();
-        let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
+        let name = group.path().file_name().unwrap().to_str().unwrap().to_owned();
+        group.set("cgroup.freeze", "1").unwrap();
+        let (started, pid) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let in_it = format!("echo 0 >&3; grep -q '^0::.*/{name}$' /proc/self/cgroup");
+            let pid = spawn::start(&Program {
+                path: Path::new("/bin/sh"),
+                name: OsStr::new("sh"),
+                arguments: &[OsStr::new("-c"), OsStr::new(&in_it)],
+                environment: &[("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+                inherit: &[],
+                output: None,
+                group: Some(entrance.as_fd()),
+            });
+            // Ends with the thread otherwise, as the program's parent.
+            let _ = started.send(pid.unwrap());
+            std::thread::park();
+        });
+        let pid = pid.recv_timeout(LONG);
+        group.set("cgroup.freeze", "0").unwrap();
+        let pid = nix::unistd::Pid::from_raw(pid.expect("the start waits for the group"));
+        let ended = nix::sys::wait::waitpid(pid, None).unwrap();
         group.remove().unwrap();
         assert!(matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)), "{ended:?}");
         assert!(!group.path().exists());

@@ -11,7 +11,7 @@
 //! long one. Of long ones only one is written at a time.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,6 +28,8 @@ const FRAME_BYTES: usize = 4096;
 pub(crate) const FRAME_HEADER_BYTES: usize = 3;
 /// Longest part of a report in one frame.
 const PART_BYTES: usize = FRAME_BYTES - FRAME_HEADER_BYTES;
+/// How many descriptors a process inherits for its channel: the first ones.
+pub const CHANNEL_DESCRIPTORS: RawFd = 2;
 /// Size of the pipe for reports that the supervisor has not read yet, in bytes. Less is enough.
 pub const PIPE_BYTES: usize = 256 * 1024;
 
@@ -202,7 +204,7 @@ impl Channel {
     }
 
     /// The descriptors that a process has to inherit to use this end.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; CHANNEL_DESCRIPTORS as usize] {
         [self.orders.as_fd(), self.reports.pipe.as_fd()]
     }
 

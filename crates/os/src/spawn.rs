@@ -31,7 +31,9 @@ pub struct Program<'a> {
     pub inherit: &'a [BorrowedFd<'a>],
     /// Its standard output and error; `None`: ours.
     pub output: Option<BorrowedFd<'a>>,
-    /// The descriptor of its control group's `cgroup.procs`; `None`: ours.
+    /// The descriptor of its control group's `cgroup.procs`, which it gets after the others. It
+    /// enters the group itself ([`enter_group`]): its parent waits for its exec, which takes long
+    /// in a group without processor time. `None`: ours.
     pub group: Option<BorrowedFd<'a>>,
 }
 
@@ -64,8 +66,8 @@ pub fn unblock_signals(command: &mut Command) {
 /// When the file cannot be executed.
 pub fn start(program: &Program<'_>) -> io::Result<i32> {
     let ours = std::process::id();
-    let wanted: Vec<RawFd> = program.inherit.iter().map(AsRawFd::as_raw_fd).collect();
-    let group = program.group.map(|group| group.as_raw_fd());
+    let inherit = program.inherit.iter().chain(&program.group);
+    let wanted: Vec<RawFd> = inherit.map(AsRawFd::as_raw_fd).collect();
     let mut command = Command::new(program.path);
     command.arg0(program.name).args(program.arguments).env_clear();
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
@@ -75,9 +77,6 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
     unsafe {
         command.pre_exec(move || {
             crate::signals::reset(&IGNORED_HERE);
-            if let Some(group) = group {
-                enter(group)?;
-            }
             // A session of its own: Ctrl-C is for the supervisor, and a process of another user
             // must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
             nix::unistd::setsid()?;
@@ -99,15 +98,6 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
 
 fn standard_error() -> io::Result<Stdio> {
     Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
-}
-
-/// Moves this process into the control group that `entrance` leads to.
-fn enter(entrance: RawFd) -> io::Result<()> {
-    // SAFETY: `entrance` is open in the parent and therefore here, and one byte is readable.
-    match unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) } {
-        1 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Moves the wanted descriptors to consecutive numbers; the copies survive the exec.
@@ -158,6 +148,19 @@ pub fn inherited(index: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: the descriptor is open (checked above) and nothing else in this program owns the
     // numbers its parent filled; each is taken once, at start.
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+}
+
+/// Moves this process into its control group, if the parent placed one ([`Program::group`]) after
+/// `others` descriptors, and closes that: root has opened it, so it could move other processes as
+/// well.
+///
+/// # Errors
+/// When the kernel does not move it.
+pub fn enter_group(others: RawFd) -> io::Result<()> {
+    match inherited(others) {
+        Ok(group) => rustix::io::write(group, b"0").map(drop).map_err(io::Error::from),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Sets whether descriptor `fd` survives an `exec` of this process.

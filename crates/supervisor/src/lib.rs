@@ -60,6 +60,7 @@ pub use listen::other_program_on;
 pub use logging::log_files::open_as_fpm;
 pub use plan::FRONT_ROLE;
 pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
+pub use processes::pipe_reader::PIPE_READER_ROLE;
 pub use system::programs::is_version;
 pub use tls::acme::ACME_ROLE;
 pub use tls::acme::shared_process::SHARED_ROLE;

@@ -117,6 +117,33 @@ pub const MEMORY_READER_IDLE: Duration = Duration::from_secs(30);
 /// Most reports acted on in one turn of the process that counts: it has one order at a time.
 pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
 
+/// Timeout of a read of a pipe that tenants' code can write to, which takes microseconds unless a
+/// tenant holds its lock.
+pub const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the output of a pool that was late is not read.
+pub const UNREAD_FOR: Duration = Duration::from_secs(3600);
+
+/// Most orders that are out to the process that reads pipes: fewer than the kernel queues in its
+/// socket (`net.unix.max_dgram_qlen`, 10).
+pub const PIPE_ORDERS_OUT: usize = 8;
+
+/// Most processes that read pipes and wait for the lock of one, though they were killed: then none
+/// is started until one of them has gone.
+pub const PIPE_READERS_STUCK: usize = 16;
+
+/// Timeout of the process that reads pipes, from its start until it takes orders.
+pub const PIPE_READER_START: Duration = Duration::from_secs(10);
+
+/// Most reports acted on in one turn of the process that reads pipes.
+pub const PIPE_READER_MESSAGES_PER_TURN: usize = 2 * PIPE_ORDERS_OUT;
+
+/// Longest time in which the rest of the output of a process that has ended is read.
+pub const PIPE_REST_WAIT: Duration = Duration::from_secs(5);
+
+/// Most bytes of that: the size of a pipe. Processes that it left behind may keep writing.
+pub const PIPE_REST_BYTES: usize = 64 * 1024;
+
 /// Processes whose pages are counted for one status reply, those with the oldest count first.
 pub const COUNTED_FOR_STATUS: usize = 128;
 
@@ -174,9 +201,6 @@ pub const JOB_RUNTIME_JITTER_PART: u32 = 10;
 /// characters.
 pub const JOB_LAST_LINES: usize = 5;
 pub const JOB_LAST_LINE_CHARS: usize = 200;
-
-/// Most reads of the rest of the output of a process that has ended: more than a pipe holds.
-pub const JOB_LAST_READS: usize = 8;
 
 /// Most steps for commands and schedules in one turn: a start takes a millisecond or two.
 pub const JOB_STEPS_PER_TURN: usize = 32;

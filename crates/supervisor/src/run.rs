@@ -11,6 +11,7 @@ mod jobs;
 mod memory;
 mod mended_faults;
 pub mod phase;
+mod pipes;
 mod pools;
 mod purge_log;
 mod reload;
@@ -44,6 +45,7 @@ use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::kill_reason::KillReason;
+use crate::processes::pipe_reader::PipeReader;
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
@@ -108,6 +110,9 @@ pub struct Supervisor {
     capacity: CapacityManager,
     memory_reader: MemoryReader,
     slowlog_writers: SlowlogWriters,
+    pipe_reader: PipeReader,
+    /// Children that have ended, whose output is still being read.
+    held: Vec<Ended>,
     script_children: ScriptChildren,
     script_waits: ScriptWaits,
     jobs: Jobs,
@@ -184,6 +189,8 @@ impl Supervisor {
             capacity: CapacityManager::default(),
             memory_reader: MemoryReader::default(),
             slowlog_writers: SlowlogWriters::default(),
+            pipe_reader: PipeReader::default(),
+            held: Vec::new(),
             script_children: ScriptChildren::default(),
             script_waits: ScriptWaits::default(),
             jobs: parts.jobs,
@@ -225,13 +232,16 @@ impl Supervisor {
         self.keep_memory_reader();
         while self.phase.exit_code().is_none() {
             let ready = wait::wait(&self);
-            // A worker's output is logged before the effects of the response it belongs to.
-            self.pools.log_workers(&ready.outputs, self.plan.fpm_log_level());
+            // A worker's output is logged before its end.
+            self.hear_pipe_reader(ready.pipe_reader);
+            self.order_pipes(&ready.pipes);
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_fronts(&ready);
-            self.pools.log_outputs(&ready.pool_outputs, self.now());
-            self.jobs.read(&ready.jobs, self.now());
+            self.pools.log_dropped(self.now());
+            if ready.alarm {
+                self.jobs.take_alarm();
+            }
             if ready.acme {
                 self.acme().receive();
             }
@@ -247,7 +257,7 @@ impl Supervisor {
             if ready.watches {
                 self.watches.read(self.now());
             }
-            for ended in ended {
+            for ended in std::mem::take(&mut self.held).into_iter().chain(ended) {
                 self.collect(ended);
             }
             self.end_script_children();
@@ -255,6 +265,7 @@ impl Supervisor {
             self.keep_time();
             self.serve_admin(ready.admin);
             self.keep_memory_reader();
+            self.keep_pipe_reader();
         }
         if adopt::any_child() {
             let left = adopt::children();
@@ -332,8 +343,9 @@ impl Supervisor {
 
     /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     fn collect(&mut self, ended: Ended) {
+        self.script_children.reaped(ended.pid);
+        let Some(ended) = self.hold_for_output(ended) else { return };
         let Ended { pid, how, .. } = ended;
-        self.script_children.reaped(pid);
         if let Some(line) = self.fronts.line_of(pid) {
             return self.front_ended(line, how);
         }
@@ -356,7 +368,7 @@ impl Supervisor {
         if self.slowlog_writers.process_ended(pid, how) {
             return;
         }
-        if self.job_ended(&ended) {
+        if self.pipe_reader_ended(pid, how) || self.job_ended(&ended) {
             return;
         }
         let now = self.now();
@@ -433,9 +445,9 @@ impl Supervisor {
         self.server_event(ServerEvent::Tick);
         if self.phase.kills() {
             // The children of a killed process become ours.
-            server::signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+            self.signal_all(Signal::SIGKILL);
         }
-        if !self.phase.wants_workers() && !adopt::any_child() {
+        if !self.phase.wants_workers() && self.has_nobody_left() {
             self.server_event(ServerEvent::NobodyLeft);
         }
         self.log_errors();

@@ -85,7 +85,9 @@ struct Target {
 
 fn prepare(launch: &Launch) -> Result<Target, String> {
     let settings = &launch.settings;
-    let counts = spawn::inherited(1).ok().filter(|_| launch.counts);
+    let counts = if launch.counts { spawn::inherited(1).ok() } else { None };
+    spawn::enter_group(1 + i32::from(launch.counts))
+        .map_err(|error| format!("it cannot enter its pool's control group: {error}"))?;
     let confinement = &settings.confinement;
     confine::limit(confinement)?;
     give_way(launch)?;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use maitred_control::{
     CacheSize, FromZygote, Received, ToZygote, WorkerId, ZygoteSettings, exit, hear, say_waiting,
 };
-use maitred_os::channel::{Channel, Reports};
+use maitred_os::channel::{CHANNEL_DESCRIPTORS, Channel, Reports};
 use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::timed_child::{TimedFork, fork_timed};
-use maitred_os::{signals, title, users};
+use maitred_os::{signals, spawn, title, users};
 use maitred_php::{
     Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed, use_direct_calls,
 };
@@ -67,7 +67,9 @@ pub fn run() -> ExitCode {
     };
     // Rust's stack overflow handlers would treat a crash of PHP as one of ours.
     signals::reset(&[Signal::SIGSEGV, Signal::SIGBUS]);
-    match prepare(&control) {
+    let entered = spawn::enter_group(CHANNEL_DESCRIPTORS)
+        .map_err(|error| format!("it cannot enter its pool's control group: {error}"));
+    match entered.and_then(|()| prepare(&control)) {
         Ok(ready) => {
             let (zygote, engine, started) = ready.with(control);
             if let Some(snapshot) = &zygote.settings.snapshot {

@@ -37,6 +37,9 @@ const SLOW_DISK: &str = "inject=openat,openat2:delay_enter=20000";
 const NO_MEMORY: &str = "inject=mmap,mremap,brk:error=ENOMEM:when=5+11";
 /// What the title of the process that passes purges on contains.
 const PURGES: &str = "maitred: purges";
+
+/// What the title of the process that reads the output of pools contains.
+const PIPES: &str = "maitred: pipes";
 /// The log's lines at the end of an upgrade.
 const UPGRADED: [&str; 3] = ["upgraded to", "upgrade is refused", "upgrade again"];
 
@@ -183,6 +186,8 @@ impl Victim<'_> {
             Fault::SlowRedis => self.nodes.slow_redis(step.lasts),
             Fault::KillPurges => signal(&self.some(PURGES, 1, &mut random), Signal::KILL),
             Fault::StopPurges => stop(&self.some(PURGES, 1, &mut random), step.lasts),
+            Fault::KillPipes => signal(&self.some(PIPES, 1, &mut random), Signal::KILL),
+            Fault::StopPipes => stop(&self.some(PIPES, 1, &mut random), step.lasts),
             Fault::NoCollector => self.disturb_collector(CollectorState::Away, step),
             Fault::SlowCollector => self.disturb_collector(CollectorState::Slow, step),
             Fault::BrokenCollector => self.disturb_collector(CollectorState::Broken, step),

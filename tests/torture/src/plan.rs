@@ -73,6 +73,10 @@ pub enum Fault {
     KillPurges,
     /// It is stopped for a while.
     StopPurges,
+    /// The process that reads the output of pools is killed.
+    KillPipes,
+    /// It is stopped for a while.
+    StopPipes,
     /// The collector of traces closes its connections for a while.
     NoCollector,
     /// It responds late for a while.
@@ -82,7 +86,7 @@ pub enum Fault {
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 35] = [
+pub const FAULTS: [Fault; 37] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -115,6 +119,8 @@ pub const FAULTS: [Fault; 35] = [
     Fault::SlowRedis,
     Fault::KillPurges,
     Fault::StopPurges,
+    Fault::KillPipes,
+    Fault::StopPipes,
     Fault::NoCollector,
     Fault::SlowCollector,
     Fault::BrokenCollector,
@@ -170,6 +176,8 @@ impl Fault {
             Fault::SlowRedis => "slow-redis",
             Fault::KillPurges => "kill-purges",
             Fault::StopPurges => "stop-purges",
+            Fault::KillPipes => "kill-pipes",
+            Fault::StopPipes => "stop-pipes",
             Fault::NoCollector => "no-collector",
             Fault::SlowCollector => "slow-collector",
             Fault::BrokenCollector => "broken-collector",

@@ -27,6 +27,8 @@ use tracing::{debug, error, info};
 
 use crate::limits::{JOB_MEMORY_CHECKED_EVERY, JOB_STEPS_PER_TURN, Moment};
 use crate::logging::shared_limit::SharedLimit;
+use crate::logging::tenant_pipe::PipeRead;
+use crate::processes::pipe_orders::ReadReport;
 use crate::processes::script_children::EndedScript;
 use alarm::{Alarm, WallTime};
 use last_runs::LastRuns;
@@ -34,20 +36,6 @@ use run_claims::{ClaimedRun, Claims};
 pub use state::JobState;
 pub use unit::JobContext;
 use unit::{Runs, Unit};
-
-/// A descriptor of jobs that is polled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobSource {
-    /// The output of a process of the job with this number.
-    Output {
-        /// The number.
-        unit: usize,
-        /// The process.
-        pid: i32,
-    },
-    /// The alarm of schedules.
-    Alarm,
-}
 
 /// All commands and schedules.
 #[derive(Debug, Default)]
@@ -278,31 +266,36 @@ impl Jobs {
         std::mem::take(&mut self.ended_groups)
     }
 
-    /// What to poll: the output of processes, and the alarm of schedules.
-    pub fn listening(&self, now: Moment) -> Vec<(JobSource, BorrowedFd<'_>)> {
-        let outputs = self.units.iter().enumerate().flat_map(|(unit, one)| {
-            let outputs = one.outputs.iter();
-            outputs.filter_map(move |(pid, output)| {
-                Some((JobSource::Output { unit, pid: *pid }, output.listening(now)?))
-            })
-        });
-        let alarm = self.alarm.iter().filter_map(Alarm::listening);
-        outputs.chain(alarm.map(|alarm| (JobSource::Alarm, alarm))).collect()
+    /// The alarm of schedules, to poll.
+    pub fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        self.alarm.as_ref().and_then(Alarm::listening)
     }
 
-    /// Reads what [`Jobs::listening`] has shown to be ready.
-    pub fn read(&mut self, ready: &[JobSource], now: Moment) {
-        for ready in ready {
-            match (ready, &mut self.alarm) {
-                (JobSource::Output { unit, pid }, _) => {
-                    if let Some(unit) = self.units.get_mut(*unit) {
-                        unit.read(*pid, now);
-                    }
-                }
-                (JobSource::Alarm, Some(alarm)) => alarm.take(),
-                (JobSource::Alarm, None) => {}
-            }
+    /// The alarm of schedules can be read.
+    pub fn take_alarm(&mut self) {
+        if let Some(alarm) = &mut self.alarm {
+            alarm.take();
         }
+    }
+
+    /// The pipes of processes that can be polled, by their numbers.
+    pub fn pipes(&self, now: Moment) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        self.units.iter().flat_map(move |unit| unit.pipes(now))
+    }
+
+    /// The pipes with one of these numbers are to be read.
+    pub fn order_reads(&mut self, ready: &[u64]) -> Vec<PipeRead> {
+        self.units.iter_mut().flat_map(|unit| unit.order_reads(ready)).collect()
+    }
+
+    /// A pipe was read.
+    pub fn take_read(&mut self, read: &ReadReport, now: Moment) {
+        self.units.iter_mut().any(|unit| unit.take_read(read, now));
+    }
+
+    /// Whether output of this process, which has ended, is still to be read.
+    pub fn awaits_output(&mut self, pid: i32, now: Moment) -> bool {
+        self.units.iter_mut().any(|unit| unit.awaits_output(pid, now))
     }
 
     /// When something is due by the monotonic clock.

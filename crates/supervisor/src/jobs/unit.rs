@@ -14,7 +14,7 @@ use maitred_timetable::Timetable;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, kill_process_group};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use tracing::{debug, error, info, warn};
 
 use crate::capacity::auto::CapacityManager;
@@ -24,13 +24,13 @@ use crate::jobs::launch::{self, Launched};
 use crate::jobs::length_probe::{Probed, processes_of};
 use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
-use crate::limits::{
-    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS, Moment,
-};
+use crate::limits::{CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, Moment};
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::shared_limit::SharedLimit;
+use crate::logging::tenant_pipe::PipeRead;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
+use crate::processes::pipe_orders::ReadReport;
 use crate::processes::pools::Pools;
 use crate::processes::scoreboards::Scoreboards;
 
@@ -426,10 +426,12 @@ impl Unit {
         }
     }
 
-    /// Sends a process a signal. It cannot be another one: it is our child, and not reaped.
+    /// Sends a process a signal. It cannot be another one: it is our child, and not reaped. One
+    /// that is reaped, and whose output is still being read, gets none.
     pub fn signal(&self, step: JobStep) {
         let (pid, signal) = match step {
             JobStep::Start => return,
+            JobStep::Stop(pid) | JobStep::Kill(pid) if self.has_ended(pid) => return,
             JobStep::Stop(pid) => (pid, self.job.stop_signal.parse().unwrap_or(Signal::SIGTERM)),
             JobStep::Kill(pid) => {
                 warn!("{}: process {pid} does not end, and is killed", self.name());
@@ -444,25 +446,43 @@ impl Unit {
         }
     }
 
-    /// Logs the output of a process.
-    pub fn read(&mut self, pid: i32, now: Moment) {
-        let Some(output) = self.outputs.get_mut(&pid) else { return };
-        let lines = output.lines(now);
-        self.take_lines(pid, lines);
+    fn has_ended(&self, pid: i32) -> bool {
+        self.outputs.get(&pid).is_some_and(PoolOutput::is_ending)
     }
 
-    /// Logs the rest of the output of a process that has ended.
-    fn read_rest(&mut self, pid: i32, now: Moment) {
+    /// The pipes of its processes that can be polled, by their numbers.
+    pub fn pipes(&self, now: Moment) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        let outputs = self.outputs.values();
+        outputs.filter_map(move |output| Some((output.number(), output.listening(now)?)))
+    }
+
+    /// The pipes with one of these numbers are to be read.
+    pub fn order_reads<'a>(&'a mut self, ready: &'a [u64]) -> impl Iterator<Item = PipeRead> + 'a {
+        let pool = &self.job.pool;
+        let outputs = self.outputs.values_mut();
+        let ready = outputs.filter(|output| ready.contains(&output.number()));
+        ready.map(|output| output.order(pool))
+    }
+
+    /// A pipe was read: logs the output. False if it is none of these.
+    pub fn take_read(&mut self, read: &ReadReport, now: Moment) -> bool {
+        let mut outputs = self.outputs.iter_mut();
+        let found = outputs.find(|(_, output)| output.number() == read.number);
+        let Some((pid, output)) = found else { return false };
+        let (pid, lines) = (*pid, output.take(&read.outcome, now));
+        self.take_lines(pid, lines);
+        true
+    }
+
+    /// Whether output of this process, which has ended, is still to be read.
+    pub fn awaits_output(&mut self, pid: i32, now: Moment) -> bool {
+        self.outputs.get_mut(&pid).is_some_and(|output| !output.is_drained(now))
+    }
+
+    /// Logs the unfinished line of a process that has ended, whose output was read.
+    fn end_output(&mut self, pid: i32, now: Moment) {
         let Some(mut output) = self.outputs.remove(&pid) else { return };
-        let mut lines = Vec::new();
-        for _ in 0..JOB_LAST_READS {
-            let more = output.lines(now);
-            if more.is_empty() {
-                break;
-            }
-            lines.extend(more);
-        }
-        lines.extend(output.last_words(now));
+        let lines = output.last_words(now);
         self.take_lines(pid, lines);
     }
 
@@ -488,7 +508,7 @@ impl Unit {
     /// A process has ended. Whether it was one of this job.
     pub fn ended(&mut self, pid: i32, how: HowEnded, context: &JobContext<'_>) -> bool {
         if self.is_probe(pid) {
-            self.read_rest(pid, context.now);
+            self.end_output(pid, context.now);
             self.probe_ended(how, context);
             return true;
         }
@@ -502,7 +522,7 @@ impl Unit {
         };
         let Some(end) = end else { return false };
         // What it has written is logged before its end.
-        self.read_rest(pid, now);
+        self.end_output(pid, now);
         let after = lasted(end.after);
         self.counts.last_exit = Some((how.to_string(), now));
         debug!("{}: process {pid} {how} after {after}", self.name());

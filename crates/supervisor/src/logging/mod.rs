@@ -11,6 +11,7 @@ pub mod repeated_errors;
 pub mod running_time;
 pub mod shared_limit;
 pub mod slowlog;
+pub mod tenant_pipe;
 pub mod terminal;
 pub mod text;
 pub mod worker_output;

@@ -1,6 +1,6 @@
-//! Standard output and error of a pool's processes: one pipe per pool, read here and logged line by
-//! line with the pool's name. The processes never hold a descriptor of the log, which a script
-//! could truncate or forge.
+//! Standard output and error of a pool's processes: one pipe per pool, whose lines are logged with
+//! the pool's name. The processes never hold a descriptor of the log, which a script could truncate
+//! or forge. Another process reads the pipe ([`crate::logging::tenant_pipe`]).
 //!
 //! Both ends are non-blocking: a script that prints faster than the supervisor reads loses output
 //! instead of waiting. The pipe of a pool that has used up its limit is not read until the next
@@ -15,17 +15,16 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
 use crate::logging::shared_limit::SharedLimit;
+use crate::logging::tenant_pipe::{PipeRead, ReadOutcome, TenantPipe};
 
 /// Longest line in bytes; a longer one is split.
 const LINE_BYTES: usize = 4096;
-/// Most bytes read at a time.
-const TURN_BYTES: usize = 16 * 1024;
 
 /// A pool's pipe.
 #[derive(Debug)]
 pub struct PoolOutput {
-    reader: OwnedFd,
-    writer: OwnedFd,
+    reader: TenantPipe,
+    writer: TenantPipe,
     /// The beginning of an unfinished line.
     partial: Vec<u8>,
     limit: SharedLimit,
@@ -43,6 +42,7 @@ impl PoolOutput {
 
     /// An existing pipe.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
+        let (reader, writer) = (TenantPipe::new(reader), TenantPipe::new(writer));
         PoolOutput { reader, writer, partial: Vec::new(), limit: SharedLimit::default() }
     }
 
@@ -61,9 +61,29 @@ impl PoolOutput {
         self.writer.as_fd()
     }
 
-    /// The end to poll, unless the pool has used up its limit.
+    /// The number of its pipe.
+    pub fn number(&self) -> u64 {
+        self.reader.number()
+    }
+
+    /// The end to poll, unless it is being read, is over, or the pool has used up its limit.
     pub fn listening(&self, now: Moment) -> Option<BorrowedFd<'_>> {
-        self.deaf_until(now).is_none().then(|| self.reader.as_fd())
+        self.reader.listening().filter(|_| self.deaf_until(now).is_none())
+    }
+
+    /// It is to be read, for this pool.
+    pub fn order(&mut self, pool: &str) -> PipeRead {
+        self.reader.order(pool)
+    }
+
+    /// Whether nothing is left to be read, now that its processes have ended.
+    pub fn is_drained(&mut self, now: Moment) -> bool {
+        self.reader.is_drained(now) || self.deaf_until(now).is_some()
+    }
+
+    /// Whether its process has ended.
+    pub fn is_ending(&self) -> bool {
+        self.reader.deadline().is_some()
     }
 
     /// When the pipe is read again, if it is not read now.
@@ -74,26 +94,31 @@ impl PoolOutput {
     /// When to act without output: to read again, or to log how many lines were dropped.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let told = self.limit.deadline();
-        self.deaf_until(now).into_iter().chain(told).min()
+        self.deaf_until(now).into_iter().chain(told).chain(self.reader.deadline()).min()
     }
 
-    /// New output as lines without their ends.
-    pub fn lines(&mut self, now: Moment) -> Vec<String> {
-        if self.deaf_until(now).is_some() {
-            return Vec::new();
+    /// It was read: its lines without their ends. An error ends the output: a program can put a
+    /// page of a file into the pipe (splice(2)) that fails to be read each time.
+    pub fn take(&mut self, outcome: &ReadOutcome, now: Moment) -> Vec<String> {
+        self.reader.was_read(outcome);
+        match outcome {
+            ReadOutcome::Nothing | ReadOutcome::End => Vec::new(),
+            ReadOutcome::Bytes(bytes) => {
+                let lines = split(&mut self.partial, bytes);
+                self.within_limit(lines, now)
+            }
+            ReadOutcome::Failed(why) => vec![format!(
+                "its output cannot be read, and is no longer logged: {why}; find the program that \
+                 splices or writes pages of a file into its standard output or error, then reload \
+                 the server"
+            )],
         }
-        let mut bytes = vec![0; TURN_BYTES];
-        let count = rustix::io::read(&self.reader, &mut bytes).unwrap_or(0);
-        let lines = split(&mut self.partial, &bytes[..count]);
-        self.within_limit(lines, now)
     }
 
-    /// All remaining output including an unfinished line, for when the processes have ended.
+    /// The unfinished line, for when the processes have ended.
     pub fn last_words(&mut self, now: Moment) -> Vec<String> {
-        let mut lines = self.lines(now);
         let partial = std::mem::take(&mut self.partial);
-        lines.extend(self.within_limit(sentence(&partial).into_iter().collect(), now));
-        lines
+        self.within_limit(sentence(&partial).into_iter().collect(), now)
     }
 
     /// The log line about dropped lines, if one is due.
@@ -136,54 +161,71 @@ mod tests {
     use super::*;
     use maitred_control::log_limit::{LINES_PER_PERIOD, PERIOD};
 
-    fn say(voice: &PoolOutput, text: &[u8]) {
-        rustix::io::write(voice.writer(), text).expect("there is room");
+    /// Writes to the pipe and has it read as far as one read goes.
+    fn said(output: &mut PoolOutput, text: &[u8], now: Moment) -> Vec<String> {
+        rustix::io::write(output.writer(), text).expect("there is room");
+        read(output, now)
+    }
+
+    fn read(output: &mut PoolOutput, now: Moment) -> Vec<String> {
+        let mut bytes = vec![0; 16 * 1024];
+        let read = output.order("www");
+        let count = rustix::io::read(&read.pipe, &mut bytes).expect("it is there");
+        bytes.truncate(count);
+        output.take(&ReadOutcome::Bytes(bytes), now)
     }
 
     #[test]
     fn lines_come_out_whole_however_they_were_written() {
-        let mut voice = PoolOutput::new().expect("a pipe");
-        say(&voice, b"one\ntw");
-        assert_eq!(voice.lines(Moment::ZERO), ["one"]);
-        say(&voice, b"o\r\n\n\x1b[31mthree");
-        assert_eq!(voice.lines(Moment::ZERO), ["two"]);
-        assert_eq!(voice.last_words(Moment::ZERO), ["?[31mthree"]);
-        assert!(voice.last_words(Moment::ZERO).is_empty());
+        let mut output = PoolOutput::new().expect("a pipe");
+        assert_eq!(said(&mut output, b"one\ntw", Moment::ZERO), ["one"]);
+        assert_eq!(said(&mut output, b"o\r\n\n\x1b[31mthree", Moment::ZERO), ["two"]);
+        assert_eq!(output.last_words(Moment::ZERO), ["?[31mthree"]);
+        assert!(output.last_words(Moment::ZERO).is_empty());
     }
 
     #[test]
     fn a_line_without_end_is_cut() {
-        let mut voice = PoolOutput::new().expect("a pipe");
-        say(&voice, &[b'x'; LINE_BYTES + 1]);
-        let lines = voice.last_words(Moment::ZERO);
+        let mut output = PoolOutput::new().expect("a pipe");
+        let mut lines = said(&mut output, &[b'x'; LINE_BYTES + 1], Moment::ZERO);
+        lines.extend(output.last_words(Moment::ZERO));
         let lengths: Vec<usize> = lines.iter().map(String::len).collect();
         assert_eq!(lengths, [LINE_BYTES, 1]);
     }
 
     #[test]
+    fn output_that_cannot_be_read_is_logged_once_and_not_polled_again() {
+        let mut output = PoolOutput::new().expect("a pipe");
+        rustix::io::write(output.writer(), b"x").expect("there is room");
+        assert!(output.listening(Moment::ZERO).is_some() && !output.is_drained(Moment::ZERO));
+        let _read = output.order("www");
+        let lines = output.take(&ReadOutcome::Failed("it is broken".to_owned()), Moment::ZERO);
+        assert!(lines.len() == 1 && lines[0].contains("it is broken"), "{lines:?}");
+        assert!(output.listening(Moment::ZERO).is_none() && output.is_drained(Moment::ZERO));
+    }
+
+    #[test]
     fn a_pool_that_says_too_much_is_not_listened_to_for_the_rest_of_the_second() {
-        let mut voice = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new().expect("a pipe");
         let most = LINES_PER_PERIOD as usize;
-        say(&voice, &b"x\n".repeat(most));
-        assert_eq!(voice.lines(PERIOD).len(), most);
-        say(&voice, b"more\n");
-        assert!(voice.listening(PERIOD).is_none() && voice.lines(PERIOD).is_empty());
-        let later = voice.deaf_until(PERIOD).expect("an end");
-        assert!(voice.listening(later).is_some());
-        assert_eq!(voice.lines(later), ["more"]);
+        assert_eq!(said(&mut output, &b"x\n".repeat(most), PERIOD).len(), most);
+        rustix::io::write(output.writer(), b"more\n").expect("there is room");
+        assert!(output.listening(PERIOD).is_none() && output.is_drained(PERIOD));
+        let later = output.deaf_until(PERIOD).expect("an end");
+        assert!(output.listening(later).is_some());
+        assert_eq!(read(&mut output, later), ["more"]);
     }
 
     #[test]
     fn no_more_lines_are_logged_than_may_be_however_short_they_are() {
-        let mut voice = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new().expect("a pipe");
         let (most, beyond) = (LINES_PER_PERIOD as usize, 1000);
-        say(&voice, &b"x\n".repeat(most + beyond));
-        let lines = voice.lines(PERIOD);
+        let lines = said(&mut output, &b"x\n".repeat(most + beyond), PERIOD);
         assert_eq!(lines.len(), most + 1);
         assert!(lines[most].contains("dropped and counted"), "{lines:?}");
-        let told_at = voice.deadline(2 * PERIOD).expect("a count is due");
-        let told = voice.dropped(told_at).expect("nothing was dropped since");
-        assert!(told.contains("1000 lines"), "{told}");
-        assert_eq!(voice.deadline(told_at), None);
+        let logged_at = output.deadline(2 * PERIOD).expect("a count is due");
+        let logged = output.dropped(logged_at).expect("nothing was dropped since");
+        assert!(logged.contains("1000 lines"), "{logged}");
+        assert_eq!(output.deadline(logged_at), None);
     }
 }

@@ -1,30 +1,24 @@
 //! Output of workers when the server runs as php-fpm: two pipes for each worker of a pool with
-//! `catch_workers_output`, read here, split into messages ([`crate::logging::line_framing`]) and
+//! `catch_workers_output`, split into messages ([`crate::logging::line_framing`]) and
 //! logged. Target `fpm::said` is written in php-fpm's format and `fpm::bare` unchanged. Without
 //! `catch_workers_output` the output is discarded.
 //!
 //! A worker that prints faster than the supervisor reads is blocked, as in php-fpm, so that nothing
-//! is lost. It is never blocked for long: every turn of the loop reads the pipe, and the loop does
-//! not wait for workers.
+//! is lost. It is never blocked for long: another process reads the pipe as soon as it is ready
+//! ([`crate::logging::tenant_pipe`]).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use maitred_control::WorkerId;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tracing::error;
 
+use crate::limits::Moment;
 use crate::logging::line_framing::{LineFramer, Message, OutputStream};
-
-/// Most bytes read from a pipe in one turn, since everything else waits for it.
-const TURN_BYTES: usize = 8 * 1024;
-
-/// Most bytes logged of the remaining output of a worker that has ended: the size of a pipe.
-/// Processes that it left behind may keep writing.
-const LAST_WORDS_BYTES: usize = 64 * 1024;
+use crate::logging::tenant_pipe::{PipeRead, ReadOutcome, TenantPipe};
 
 /// The workers of a generation whose output is caught.
 pub type WorkerOutputs = BTreeMap<WorkerId, WorkerOutput>;
@@ -34,8 +28,8 @@ pub type WorkerOutputs = BTreeMap<WorkerId, WorkerOutput>;
 pub struct WorkerOutput {
     /// The worker, once it has been announced.
     pid: Option<i32>,
-    stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
+    stdout: Option<TenantPipe>,
+    stderr: Option<TenantPipe>,
     framer: LineFramer,
 }
 
@@ -74,8 +68,8 @@ impl WorkerOutput {
     pub fn over(pid: Option<i32>, readers: PipeReaders) -> WorkerOutput {
         WorkerOutput {
             pid,
-            stdout: readers.stdout,
-            stderr: readers.stderr,
+            stdout: readers.stdout.map(TenantPipe::new),
+            stderr: readers.stderr.map(TenantPipe::new),
             framer: LineFramer::default(),
         }
     }
@@ -108,58 +102,67 @@ impl WorkerOutput {
     /// The descriptor numbers, if the worker is known.
     pub fn descriptors(&self) -> Option<(Option<RawFd>, Option<RawFd>)> {
         self.pid?;
-        let number = |pipe: &Option<OwnedFd>| pipe.as_ref().map(AsRawFd::as_raw_fd);
+        let number = |pipe: &Option<TenantPipe>| pipe.as_ref().map(AsRawFd::as_raw_fd);
         Some((number(&self.stdout), number(&self.stderr)))
     }
 
-    /// What to poll: nothing until the worker is known.
-    pub fn listening(&self) -> impl Iterator<Item = (OutputStream, BorrowedFd<'_>)> {
+    /// The pipes to poll, by their numbers: none until the worker is known.
+    pub fn listening(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
         let known = self.pid.is_some();
-        let pipes = [(OutputStream::Stdout, &self.stdout), (OutputStream::Stderr, &self.stderr)];
-        let pipes = pipes.into_iter().filter(move |_| known);
-        pipes.filter_map(|(source, pipe)| Some((source, pipe.as_ref()?.as_fd())))
+        let pipes = [&self.stdout, &self.stderr].into_iter().flatten().filter(move |_| known);
+        pipes.filter_map(|pipe| Some((pipe.number(), pipe.listening()?)))
     }
 
-    /// Reads what one turn takes from a pipe. False at the end of the stream.
-    pub fn hear(&mut self, source: OutputStream) -> bool {
-        let pipe = match source {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
-        };
-        let Some(reader) = pipe else {
-            return false;
-        };
-        let mut bytes = vec![0; TURN_BYTES];
-        match rustix::io::read(reader, &mut bytes) {
-            Ok(0) => {
+    /// The pipes with one of these numbers are to be read, for this pool.
+    pub fn order<'a>(
+        &'a mut self,
+        ready: &'a [u64],
+        pool: &'a str,
+    ) -> impl Iterator<Item = PipeRead> + 'a {
+        let pipes = [&mut self.stdout, &mut self.stderr].into_iter().flatten();
+        pipes.filter(|pipe| ready.contains(&pipe.number())).map(|pipe| pipe.order(pool))
+    }
+
+    /// A pipe was read. False if it is none of these.
+    pub fn take_read(&mut self, number: u64, outcome: &ReadOutcome) -> bool {
+        let pipes =
+            [(OutputStream::Stdout, &mut self.stdout), (OutputStream::Stderr, &mut self.stderr)];
+        let mut pipes = pipes.into_iter();
+        let found = pipes.find(|(_, pipe)| pipe.as_ref().map(TenantPipe::number) == Some(number));
+        let Some((source, pipe)) = found else { return false };
+        if let Some(pipe) = pipe {
+            pipe.was_read(outcome);
+        }
+        match outcome {
+            ReadOutcome::Nothing => {}
+            ReadOutcome::Bytes(bytes) => self.framer.take(source, bytes),
+            ReadOutcome::End => {
                 *pipe = None;
                 self.framer.close();
-                false
             }
-            Ok(count) => {
-                self.framer.take(source, &bytes[..count]);
-                true
-            }
-            Err(Errno::AGAIN | Errno::INTR) => false,
-            Err(why) => {
+            ReadOutcome::Failed(why) => {
                 let (pid, name) = (self.pid.unwrap_or(0), source.name());
                 error!(target: "fpm", "unable to read what child {pid} said into {name}: {why}");
                 *pipe = None;
-                false
             }
         }
+        true
     }
 
-    /// Reads the remaining output of a worker that has ended.
-    pub fn hear_last_words(&mut self) {
-        for source in [OutputStream::Stdout, OutputStream::Stderr] {
-            // A process that the worker has left behind may hold the pipe and keep writing.
-            for _ in 0..LAST_WORDS_BYTES / TURN_BYTES {
-                if !self.hear(source) {
-                    break;
-                }
-            }
-        }
+    /// Whether nothing is left to be read, now that the worker has ended.
+    pub fn is_drained(&mut self, now: Moment) -> bool {
+        let pipes = [&mut self.stdout, &mut self.stderr].into_iter().flatten();
+        pipes.fold(true, |all, pipe| pipe.is_drained(now) && all)
+    }
+
+    /// When reading the rest has taken too long.
+    pub fn deadline(&self) -> Option<Moment> {
+        let pipes = [&self.stdout, &self.stderr].into_iter().flatten();
+        pipes.filter_map(TenantPipe::deadline).min()
+    }
+
+    /// Completes the last message of a worker that has ended.
+    pub fn close(&mut self) {
         self.framer.close();
     }
 }
@@ -192,46 +195,29 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_heard_though_somebody_holds_the_pipe() {
-        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        rustix::io::write(&ends.stdout, b"out").expect("room");
-        rustix::io::write(&ends.stderr, b"one\ntwo").expect("room");
-        output.hear_last_words();
-        let texts = output.framer.messages().into_iter();
+    fn what_was_read_is_of_the_stream_of_its_pipe_and_a_pipe_that_is_over_is_polled_no_more() {
+        let (mut output, _ends) = WorkerOutput::new().expect("two pipes");
+        output.attribute(12);
+        let numbers: Vec<u64> = output.listening().map(|(number, _)| number).collect();
+        assert_eq!(output.order(&numbers, "www").count(), 2);
+        assert_eq!(output.listening().count(), 0);
+        assert!(output.take_read(numbers[0], &ReadOutcome::Bytes(b"out".to_vec())));
+        assert!(output.take_read(numbers[1], &ReadOutcome::Bytes(b"one\ntwo".to_vec())));
+        assert!(!output.take_read(u64::MAX, &ReadOutcome::Nothing));
+        output.close();
+        let texts = output.messages().into_iter();
         let texts: Vec<Vec<u8>> = texts.map(|message| message.text).collect();
         assert_eq!(texts, [&b"out"[..], b"one", b"two"]);
-    }
-
-    /// What the kernel keeps in a pipe, in bytes.
-    const PIPE_BYTES: usize = 64 * 1024;
-
-    #[test]
-    fn a_pipe_that_is_full_is_read_in_many_turns() {
-        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        rustix::io::write(&ends.stderr, &vec![b'x'; PIPE_BYTES]).expect("room");
-        assert!(output.hear(OutputStream::Stderr));
-        let reader = output.stderr.as_ref().expect("it is open");
-        let left = rustix::io::ioctl_fionread(reader).expect("a pipe");
-        assert!(left >= PIPE_BYTES as u64 / 8 * 7, "{left}");
-    }
-
-    #[test]
-    fn last_words_end_though_there_is_always_something_to_hear() {
-        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        // What a process writes that the worker has left behind, however fast it is.
-        rustix::pipe::fcntl_setpipe_size(&ends.stderr, 8 * PIPE_BYTES).expect("a larger pipe");
-        rustix::io::write(&ends.stderr, &b"x\n".repeat(4 * PIPE_BYTES)).expect("room");
-        output.hear_last_words();
-        let heard = output.framer.messages().len() * b"x\n".len();
-        assert!(heard <= PIPE_BYTES, "{heard} bytes");
-    }
-
-    #[test]
-    fn a_pipe_that_is_closed_is_waited_for_no_more() {
-        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        output.pid = Some(12);
-        drop(ends.stdout);
-        assert!(!output.hear(OutputStream::Stdout));
+        assert!(output.take_read(numbers[0], &ReadOutcome::End));
         assert_eq!(output.listening().count(), 1);
+    }
+
+    #[test]
+    fn a_worker_is_drained_when_both_of_its_pipes_are() {
+        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
+        output.attribute(12);
+        assert!(output.is_drained(Moment::ZERO));
+        rustix::io::write(&ends.stderr, b"last").expect("room");
+        assert!(!output.is_drained(Moment::ZERO));
     }
 }

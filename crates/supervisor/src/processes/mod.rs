@@ -15,6 +15,8 @@ pub mod opcache_stats;
 pub mod opcache_warming;
 pub mod php_files;
 pub mod php_trial;
+pub mod pipe_orders;
+pub mod pipe_reader;
 pub mod plan;
 pub mod pools;
 pub mod preloading;

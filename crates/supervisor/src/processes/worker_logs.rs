@@ -1,7 +1,7 @@
 //! Logging what a generation's processes print: each worker's own pipes where the server runs as
 //! php-fpm, and the pool's pipe.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use maitred_config::fpm::Level;
 use maitred_control::{ToZygote, WorkerId};
@@ -9,37 +9,21 @@ use tracing::{error, warn};
 
 use crate::limits::Moment;
 use crate::logging::line_framing::OutputStream;
+use crate::logging::tenant_pipe::PipeRead;
 use crate::logging::worker_output::{PipeWriters, WorkerOutput, discard};
-use crate::processes::pools::{PoolId, Pools};
+use crate::processes::pipe_orders::ReadReport;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 
 /// The end of a worker's last message, if the message was incomplete.
 const CLOSED: &str = ", pipe is closed";
 
-/// The pipe of a worker.
-#[derive(Debug, Clone, Copy)]
-pub struct OutputRef {
-    /// The generation of its pool.
-    pub pool: PoolId,
-    /// The worker.
-    pub worker: WorkerId,
-    /// Which of its pipes.
-    pub stream: OutputStream,
-}
-
 impl Pools {
-    /// Logs the output of workers from pipes that can be read. `level` is php-fpm's `log_level`.
-    pub fn log_workers(&mut self, ready: &[OutputRef], level: Option<Level>) {
-        for output in ready {
-            self[output.pool].log_worker(output.worker, output.stream, level);
-        }
-    }
-
-    /// Logs the output of pools; the pipes of those that are `ready` can be read.
-    pub fn log_outputs(&mut self, ready: &[PoolId], now: Moment) {
+    /// Logs how many lines of pools were dropped, where that is due.
+    pub fn log_dropped(&mut self, now: Moment) {
         for running in self.iter_mut() {
-            let is_ready = ready.contains(&running.id());
-            running.log_output(is_ready, now);
+            let lines = running.plan.output.dropped(now).into_iter().collect();
+            running.log_lines(lines);
         }
     }
 }
@@ -90,26 +74,70 @@ impl RunningPool {
         }
     }
 
-    /// Reads and logs a worker's output. `level` is php-fpm's `log_level`.
-    fn log_worker(&mut self, worker: WorkerId, stream: OutputStream, level: Option<Level>) {
-        if let Some(output) = self.outputs.get_mut(&worker) {
-            output.hear(stream);
-            self.log_messages(worker, level);
-        }
+    /// The pipes of its processes that can be polled, by their numbers.
+    pub fn pipes(&self, now: Moment) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        let output = &self.plan.output;
+        let own = output.listening(now).map(|pipe| (output.number(), pipe));
+        own.into_iter().chain(self.outputs.values().flat_map(WorkerOutput::listening))
     }
 
-    /// A worker has ended: logs the rest of its output.
+    /// The pipes with one of these numbers are to be read.
+    pub fn order_reads(&mut self, ready: &[u64]) -> Vec<PipeRead> {
+        let (output, pool) = (&mut self.plan.output, &self.plan.settings.pool);
+        let own = ready.contains(&output.number()).then(|| output.order(pool));
+        let of_workers = self.outputs.values_mut().flat_map(|output| output.order(ready, pool));
+        own.into_iter().chain(of_workers).collect()
+    }
+
+    /// A pipe was read: logs its output. False if it is none of these. `level` is php-fpm's
+    /// `log_level`.
+    pub fn take_read(&mut self, read: &ReadReport, level: Option<Level>, now: Moment) -> bool {
+        if self.plan.output.number() == read.number {
+            let lines = self.plan.output.take(&read.outcome, now);
+            self.log_lines(lines);
+            return true;
+        }
+        let mut outputs = self.outputs.iter_mut();
+        let found = outputs.find_map(|(worker, output)| {
+            output.take_read(read.number, &read.outcome).then_some(*worker)
+        });
+        if let Some(worker) = found {
+            self.log_messages(worker, level);
+        }
+        found.is_some()
+    }
+
+    /// Whether output of this worker, which has ended, is still to be read.
+    pub fn awaits_output(&mut self, pid: i32, now: Moment) -> bool {
+        let mut outputs = self.outputs.values_mut().filter(|output| output.pid() == Some(pid));
+        outputs.any(|output| !output.is_drained(now))
+    }
+
+    /// Whether all output is read, now that its processes have ended.
+    pub fn is_drained(&mut self, now: Moment) -> bool {
+        let of_workers = self.outputs.values_mut();
+        let of_workers = of_workers.fold(true, |all, output| output.is_drained(now) && all);
+        self.plan.output.is_drained(now) && of_workers
+    }
+
+    /// When reading the rest of its output has taken too long, or lines that were dropped are due.
+    pub fn output_deadline(&self, now: Moment) -> Option<Moment> {
+        let of_workers = self.outputs.values().filter_map(WorkerOutput::deadline);
+        of_workers.chain(self.plan.output.deadline(now)).min()
+    }
+
+    /// A worker has ended, and its output was read: logs its last message.
     pub fn end_output(&mut self, pid: i32, level: Option<Level>) {
         if let Some(worker) = self.worker_with_output(pid) {
             if let Some(output) = self.outputs.get_mut(&worker) {
-                output.hear_last_words();
+                output.close();
             }
             self.log_messages(worker, level);
             self.outputs.remove(&worker);
         }
     }
 
-    /// The server ends: logs the rest of all output.
+    /// The server ends, and all output was read: logs unfinished lines.
     pub fn end_outputs(&mut self, level: Option<Level>, now: Moment) {
         let pids: Vec<i32> = self.outputs.values().filter_map(WorkerOutput::pid).collect();
         for pid in pids {
@@ -171,14 +199,6 @@ impl RunningPool {
                 error!(target: "fpm::bare", text);
             }
         }
-    }
-
-    /// Reads the pool's pipe if it `is_ready`, and logs its lines.
-    fn log_output(&mut self, is_ready: bool, now: Moment) {
-        let output = &mut self.plan.output;
-        let mut lines = if is_ready { output.lines(now) } else { Vec::new() };
-        lines.extend(output.dropped(now));
-        self.log_lines(lines);
     }
 
     fn log_lines(&self, lines: Vec<String>) {

@@ -488,7 +488,9 @@ impl Supervisor {
         let now = self.now();
         let mut has_gone = false;
         for id in self.pools.ids().into_iter().rev() {
-            if !self.pools[id].state.is_gone() || self.pools[id].zygote.is_some() {
+            let running = &mut self.pools[id];
+            let is_gone = running.state.is_gone() && running.zygote.is_none();
+            if !is_gone || !running.is_drained(now) {
                 continue;
             }
             let mut ended = self.pools.remove(id);

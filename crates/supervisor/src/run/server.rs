@@ -15,7 +15,6 @@ use super::phase::{NextStop, ServerAction, ServerEvent};
 use crate::admin::status::{self, RunningRequest};
 use crate::capacity::auto::CapacityContext;
 use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
-use crate::fronts::Fronts;
 use crate::fronts::log_manager::reopen_error_log;
 use crate::limits::FIRST_FILL;
 use crate::logging::address_lines::{self, Facts};
@@ -51,7 +50,7 @@ impl Supervisor {
                 let limit = FIRST_FILL.as_secs();
                 self.plan
                     .log_failure(&format!("not every pool was full of workers after {limit} s"));
-                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+                self.signal_all(Signal::SIGKILL);
             }
             Some(ServerAction::PrepareStop) => {
                 self.systemd.stops();
@@ -72,22 +71,22 @@ impl Supervisor {
                     "{} still run after process_control_timeout = {limit} s; they are ended",
                     if self.fronts.are_drained() { "commands" } else { "requests" }
                 );
-                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+                self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::Terminate) => {
                 self.systemd.stops();
                 self.plan.close_listeners();
                 self.give_up_reload(stopped);
                 self.retire_jobs();
-                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+                self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::AskAllToLeave) => {
                 self.systemd.stops();
-                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+                self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::KillAll) => {
                 self.systemd.stops();
-                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+                self.signal_all(Signal::SIGKILL);
             }
         }
     }
@@ -228,6 +227,23 @@ impl Supervisor {
         }
     }
 
+    /// Sends a signal to every child: our processes, and orphans that became our children. Those
+    /// that read pipes are ended last.
+    pub(super) fn signal_all(&self, signal: Signal) {
+        let fronts = self.fronts.iter().map(|(_, peer)| peer.pid());
+        let known = fronts.chain(self.pools.iter().flat_map(RunningPool::pids));
+        let mut all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+        for reader in self.pipe_reader.pids() {
+            all.remove(&reader);
+        }
+        for pid in all {
+            // No pid is reused before we have reaped it. A process that has ended needs no signal.
+            if let Ok(pidfd) = signals::pidfd(pid) {
+                let _ = signals::send_to(pidfd.as_fd(), signal);
+            }
+        }
+    }
+
     /// Logs exits and recurring errors that are due.
     pub(super) fn log_errors(&mut self) {
         let now = self.now();
@@ -329,19 +345,6 @@ fn running_in_words(running: &[RunningRequest]) -> String {
             )
         }
         more => format!("{more} requests run (longest {method} {uri}, {seconds:.0} s)"),
-    }
-}
-
-/// Sends a signal to every child: our processes, and orphans that became our children.
-pub fn signal_all(fronts: &Fronts, pools: &Pools, signal: Signal) {
-    let fronts = fronts.iter().map(|(_, peer)| peer.pid());
-    let known = fronts.chain(pools.iter().flat_map(RunningPool::pids));
-    let all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
-    for pid in all {
-        // No pid is reused before we have reaped it. A process that has ended needs no signal.
-        if let Ok(pidfd) = signals::pidfd(pid) {
-            let _ = signals::send_to(pidfd.as_fd(), signal);
-        }
     }
 }
 

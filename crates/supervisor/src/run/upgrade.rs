@@ -85,7 +85,8 @@ impl Supervisor {
             self.purges.finish(&mut self.fronts, now);
         }
         let has_purges = !(self.purges.are_done() && self.purge_log.is_gone());
-        let is_settled = self.fronts.are_settled() && !has_purges;
+        let has_output = !(self.held.is_empty() && self.pipe_reader.is_idle());
+        let is_settled = self.fronts.are_settled() && !has_purges && !has_output;
         let is_still = || is_settled && self.pools.iter().all(RunningPool::is_still);
         match self.upgrader.due(is_still, now) {
             None => {}
@@ -111,6 +112,7 @@ impl Supervisor {
         }
         self.jobs.kill_probes();
         self.end_memory_reader();
+        self.pipe_reader.end();
         let state = handover(self);
         let why = match state.write() {
             Err(why) => why,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use maitred_control::acme::ToAcme;
 use maitred_control::memory_reader::ToMemoryReader;
+use maitred_control::pipe_reader::ToPipeReader;
 use maitred_control::purge_log::ToPurgeLog;
 use maitred_control::shared_certificates::ToShared;
 use maitred_control::{ToFront, ToZygote};
@@ -14,13 +15,11 @@ use tracing::error;
 use super::Supervisor;
 use crate::capacity::boot_order;
 use crate::fpm::process_control_timeout;
-use crate::jobs::JobSource;
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::peer::Peer;
 use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
-use crate::processes::worker_logs::OutputRef;
 use crate::tls::certificates::Certificates;
 
 /// How long to sleep after `poll(2)` has failed, so as not to spin.
@@ -32,11 +31,13 @@ pub struct Ready {
     /// By the lines of the fronts.
     pub fronts: Vec<u32>,
     pub zygotes: Vec<PoolId>,
-    pub pool_outputs: Vec<PoolId>,
-    pub outputs: Vec<OutputRef>,
+    /// The numbers of pipes that tenants' code can write to.
+    pub pipes: Vec<u64>,
+    pub pipe_reader: bool,
     /// Files of an application that is watched.
     pub watches: bool,
-    pub jobs: Vec<JobSource>,
+    /// The alarm of schedules.
+    pub alarm: bool,
     pub acme: bool,
     pub shared_certificates: bool,
     pub purge_log: bool,
@@ -49,10 +50,10 @@ struct Polled<'a> {
     signals: PollFd<'a>,
     fronts: Vec<(u32, &'a Peer<ToFront>)>,
     zygotes: Vec<(PoolId, &'a Peer<ToZygote>)>,
-    pool_outputs: Vec<(PoolId, BorrowedFd<'a>)>,
-    outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
+    pipes: Vec<(u64, BorrowedFd<'a>)>,
+    pipe_reader: Option<&'a Peer<ToPipeReader>>,
     watches: Vec<BorrowedFd<'a>>,
-    jobs: Vec<(JobSource, BorrowedFd<'a>)>,
+    alarm: Option<BorrowedFd<'a>>,
     acme: Option<&'a Peer<ToAcme>>,
     shared_certificates: Option<&'a Peer<ToShared>>,
     purge_log: Option<&'a Peer<ToPurgeLog>>,
@@ -64,16 +65,15 @@ impl<'a> Polled<'a> {
     fn of(server: &'a Supervisor) -> Polled<'a> {
         let (pools, now) = (&server.pools, server.now());
         let fronts = server.fronts.iter().filter(|(_, peer)| !peer.is_closed());
-        let pool_output =
-            |pool: &'a RunningPool| Some((pool.id(), pool.plan.output.listening(now)?));
+        let pipes = pools.iter().flat_map(|pool| pool.pipes(now)).chain(server.jobs.pipes(now));
         Polled {
             signals: PollFd::new(&server.signals, PollFlags::IN),
             fronts: fronts.collect(),
             zygotes: pools.iter().filter_map(zygote_of).collect(),
-            pool_outputs: pools.iter().filter_map(pool_output).collect(),
-            outputs: pools.iter().flat_map(outputs_of).collect(),
+            pipes: if server.reads_pipes() { pipes.collect() } else { Vec::new() },
+            pipe_reader: server.pipe_reader.listening(),
             watches: server.watches.listening().collect(),
-            jobs: server.jobs.listening(now),
+            alarm: server.jobs.alarm(),
             acme: server.acme.listening(),
             shared_certificates: server.acme.listening_to_shared(),
             purge_log: server.purge_log.listening(),
@@ -86,11 +86,10 @@ impl<'a> Polled<'a> {
         let mut fds = vec![self.signals.clone()];
         fds.extend(self.fronts.iter().flat_map(|(_, peer)| peer.interests()));
         fds.extend(self.zygotes.iter().flat_map(|(_, peer)| peer.interests()));
-        let pools = self.pool_outputs.iter().map(|(_, pipe)| pipe);
-        let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
-        let jobs = self.jobs.iter().map(|(_, fd)| fd);
-        let read = pools.chain(outputs).chain(&self.watches).chain(jobs);
+        let pipes = self.pipes.iter().map(|(_, pipe)| pipe);
+        let read = pipes.chain(&self.watches).chain(&self.alarm);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        fds.extend(self.pipe_reader.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.shared_certificates.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.purge_log.iter().flat_map(|peer| peer.interests()));
@@ -110,19 +109,16 @@ impl<'a> Polled<'a> {
         let zygotes = self.zygotes.iter();
         let zygotes = zygotes.filter_map(|(id, peer)| peer.is_ready(&mut next).then_some(*id));
         let zygotes = zygotes.collect();
-        let pool_outputs = self.pool_outputs.iter();
-        let pool_outputs = pool_outputs.filter_map(|(id, _)| next().then_some(*id));
-        let pool_outputs = pool_outputs.collect();
-        let outputs = self.outputs.iter();
-        let outputs = outputs.filter_map(|(output, _)| next().then_some(*output));
+        let pipes = self.pipes.iter();
+        let pipes = pipes.filter_map(|(number, _)| next().then_some(*number)).collect();
         Ready {
             signals,
             fronts,
             zygotes,
-            pool_outputs,
-            outputs: outputs.collect(),
+            pipes,
             watches: self.watches.iter().fold(false, |any, _| next() || any),
-            jobs: self.jobs.iter().filter_map(|(job, _)| next().then_some(*job)).collect(),
+            alarm: self.alarm.is_some() && next(),
+            pipe_reader: self.pipe_reader.is_some_and(|peer| peer.is_ready(&mut next)),
             acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
             shared_certificates: self
                 .shared_certificates
@@ -137,16 +133,6 @@ impl<'a> Polled<'a> {
 fn zygote_of(pool: &RunningPool) -> Option<(PoolId, &Peer<ToZygote>)> {
     let peer = &pool.zygote.as_ref()?.peer;
     (!peer.is_closed()).then(|| (pool.id(), peer))
-}
-
-fn outputs_of(pool: &RunningPool) -> impl Iterator<Item = (OutputRef, BorrowedFd<'_>)> {
-    pool.outputs.iter().flat_map(|(worker, output)| {
-        let pipes = output.listening();
-        pipes.map(|(stream, pipe)| {
-            let output = OutputRef { pool: pool.id(), worker: *worker, stream };
-            (output, pipe)
-        })
-    })
 }
 
 /// Waits until something can be read, or something is due.
@@ -204,6 +190,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.admin.deadline(),
         server.memory_reader.deadline(),
         server.slowlog_writers.deadline(!phase.wants_workers()),
+        server.pipe_reader.deadline(),
         server.script_children.deadline(),
         front.flatten(),
         boot_order::deadline(pools, now),
@@ -216,7 +203,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
             reaped.map(|reaped| reaped + ZYGOTE_LINGER),
             pool.slow_scripts.deadline(),
             state.flatten(),
-            pool.plan.output.deadline(now),
+            pool.output_deadline(now),
             pool.warming.as_ref().map(OpcacheWarming::until),
             pool.errors.deadline(),
         ]

@@ -1,0 +1,258 @@
+//! The process that reads and closes the pipes that code of pools can write to (`maitred: pipes`).
+//! It is started when there is something to read, and killed when it is late; the supervisor never
+//! waits for it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use maitred_control::pipe_reader::{
+    FromPipeReader, PIPES_TAKEN_AT_ONCE, PipeOutcome, ToPipeReader,
+};
+use maitred_os::fork::HowEnded;
+use maitred_os::proc::Stat;
+use maitred_os::signals::Signal;
+use maitred_os::spawn::Program;
+use maitred_os::users::Identity;
+use tracing::{error, warn};
+
+use crate::limits::{
+    Moment, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT, START_BACKOFF_LONGEST, UNREAD_FOR,
+};
+use crate::logging::tenant_pipe::{ReadOutcome, are_to_close, let_close, take_to_close};
+use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::processes::backoff::Backoff;
+use crate::processes::pipe_orders::PipeOrders;
+
+/// The argument that makes our program the one that reads pipes.
+pub const PIPE_READER_ROLE: &str = "pipe-reader";
+
+/// What the process needs of the rest of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct PipeReaderContext<'a> {
+    /// The environment of the process.
+    pub environment: &'a [(String, String)],
+    /// Its user; none: ours.
+    pub identity: Option<&'a Identity>,
+    /// Whether it is sandboxed.
+    pub restricted: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+/// The process that reads pipes, and its orders.
+#[derive(Debug, Default)]
+pub struct PipeReader {
+    /// Its orders.
+    pub orders: PipeOrders,
+    peer: Option<Peer<ToPipeReader>>,
+    /// When it is to take orders, if it does not yet.
+    starts_until: Option<Moment>,
+    /// Ends that it has got and that are still open here. It closes them later than we do, so that
+    /// ours is never the last close.
+    taken: Vec<Arc<OwnedFd>>,
+    /// Processes that were killed, and wait in the kernel for the lock of a pipe.
+    stuck: Vec<i32>,
+    backoff: Backoff,
+    /// When it may be started again.
+    start_at: Moment,
+    /// The server ends, and all was read.
+    is_retired: bool,
+}
+
+impl PipeReader {
+    /// The process, if it can report.
+    pub fn listening(&self) -> Option<&Peer<ToPipeReader>> {
+        self.peer.as_ref().filter(|peer| !peer.is_closed())
+    }
+
+    /// When something is due without a report.
+    pub fn deadline(&self) -> Option<Moment> {
+        if self.orders.have_reports() {
+            return Some(Moment::ZERO);
+        }
+        let late = self.starts_until.or(self.orders.deadline());
+        late.or_else(|| (self.peer.is_none() && self.is_wanted()).then_some(self.start_at))
+    }
+
+    /// The processes: the one that works, and those that are stuck.
+    pub fn pids(&self) -> Vec<i32> {
+        self.peer.iter().map(Peer::pid).chain(self.stuck.iter().copied()).collect()
+    }
+
+    /// Ends it for good, since the server ends and all was read. Whether there was one.
+    pub fn retire(&mut self) -> bool {
+        let is_working = self.peer.is_some();
+        self.is_retired = true;
+        self.end();
+        is_working
+    }
+
+    /// Whether nothing waits to be read or closed.
+    pub fn is_idle(&self) -> bool {
+        self.orders.are_done() && self.taken.is_empty() && !are_to_close()
+    }
+
+    fn is_wanted(&self) -> bool {
+        let may_start = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
+        may_start && (self.orders.are_waiting() || !self.taken.is_empty() || are_to_close())
+    }
+
+    /// Sends what is to be read and closed, and kills the process when it is late.
+    pub fn keep(&mut self, context: PipeReaderContext<'_>) {
+        let now = context.now;
+        self.end_if_late(now);
+        if self.peer.is_none() && self.is_wanted() && now >= self.start_at {
+            match start(context) {
+                Ok(peer) => {
+                    self.peer = Some(peer);
+                    self.starts_until = Some(now + PIPE_READER_START);
+                }
+                Err(why) => self.failed(&format!("could not be started: {why}"), now),
+            }
+        }
+        let is_ready = self.starts_until.is_none();
+        let Some(peer) = self.peer.as_mut().filter(|peer| is_ready && !peer.is_closed()) else {
+            return;
+        };
+        peer.flush();
+        while !peer.is_behind()
+            && let Some(read) = self.orders.next_read(now)
+        {
+            peer.say(ToPipeReader::Read, &[read.pipe.as_fd()]);
+        }
+        self.close(now);
+    }
+
+    /// Has ends closed: the process gets them, then ours are closed, then the process closes its
+    /// own.
+    fn close(&mut self, now: Moment) {
+        let Some(peer) = &mut self.peer else { return };
+        if self.taken.is_empty() && self.orders.have_room() && !peer.is_behind() {
+            self.taken = take_to_close(PIPES_TAKEN_AT_ONCE);
+            if self.taken.is_empty() {
+                return;
+            }
+            let ends: Vec<BorrowedFd<'_>> = self.taken.iter().map(AsFd::as_fd).collect();
+            peer.say(ToPipeReader::Take, &ends);
+        }
+        // An order that is queued has duplicates of its own.
+        if !self.taken.is_empty() && !peer.is_behind() {
+            self.taken.clear();
+            peer.say(ToPipeReader::Close, &[]);
+            self.orders.close_sent(now);
+        }
+    }
+
+    fn end_if_late(&mut self, now: Moment) {
+        let late = self.starts_until.or(self.orders.deadline());
+        let Some(peer) = self.peer.as_ref().filter(|_| late.is_some_and(|until| until <= now))
+        else {
+            return;
+        };
+        if self.starts_until.is_some() {
+            let limit = PIPE_READER_START.as_secs();
+            self.end();
+            return self.failed(&format!("does not take orders within {limit} s"), now);
+        }
+        // One that was stopped, or gets no processor, is no fault of the pipe.
+        let waits_in_kernel = Stat::of(peer.pid()).and_then(|stat| stat.state()) == Some('D');
+        if waits_in_kernel {
+            self.stuck.push(peer.pid());
+            if let Some(pool) = self.orders.give_up_first(now) {
+                warn!(
+                    "pool {pool}: a read of the output of its processes took more than {} s, so it \
+                     is not read for {} minutes; does a program of the pool hold its pipe by a \
+                     file system in user space (FUSE), or is its `memory_high` used up? Deny its \
+                     user /dev/fuse and user namespaces, then reload the server",
+                    PIPE_TIMEOUT.as_secs(),
+                    UNREAD_FOR.as_secs() / 60
+                );
+            }
+        }
+        self.end();
+    }
+
+    /// Receives the next report. False: there is none.
+    pub fn hear(&mut self, now: Moment) -> bool {
+        let Some(report) = self.peer.as_mut().and_then(Peer::hear::<FromPipeReader>) else {
+            return false;
+        };
+        let was_due = match report {
+            FromPipeReader::Ready => self.starts_until.take().is_some(),
+            FromPipeReader::Read { outcome } => self.orders.read(outcome_of(outcome), now),
+            FromPipeReader::Closed => self.orders.closed(now),
+        };
+        if was_due {
+            self.backoff.succeeded();
+        } else {
+            self.end();
+            self.failed("reports what it was not asked for", now);
+        }
+        true
+    }
+
+    /// A process has ended by itself, or was stuck. Whether it was one of these.
+    pub fn process_ended(&mut self, pid: i32, how: HowEnded, now: Moment) -> bool {
+        if self.peer.as_ref().is_some_and(|peer| peer.pid() == pid) {
+            self.forget();
+            self.failed(&how.to_string(), now);
+            return true;
+        }
+        let before = self.stuck.len();
+        self.stuck.retain(|stuck| *stuck != pid);
+        before > self.stuck.len()
+    }
+
+    /// Kills the process: the next program starts its own.
+    pub fn end(&mut self) {
+        if let Some(peer) = &self.peer {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.forget();
+    }
+
+    /// The process has gone. What it had no time for is for the next one.
+    fn forget(&mut self) {
+        (self.peer, self.starts_until) = (None, None);
+        self.orders.take_back();
+        let_close(std::mem::take(&mut self.taken));
+    }
+
+    fn failed(&mut self, what: &str, now: Moment) {
+        self.start_at = self.backoff.failed_within(now, START_BACKOFF_LONGEST);
+        error!(
+            "the process that reads the output of pools {what}; it is started again, and reads on"
+        );
+    }
+}
+
+fn outcome_of(outcome: PipeOutcome) -> ReadOutcome {
+    match outcome {
+        PipeOutcome::Bytes(text) => ReadOutcome::Bytes(text.bytes()),
+        PipeOutcome::Nothing => ReadOutcome::Nothing,
+        PipeOutcome::End => ReadOutcome::End,
+        PipeOutcome::Failed { why } => ReadOutcome::Failed(why),
+    }
+}
+
+fn start(context: PipeReaderContext<'_>) -> io::Result<Peer<ToPipeReader>> {
+    let mut peer = Peer::start(&Program {
+        path: Path::new(THIS_PROGRAM),
+        name: &roomy_name("maitred: pipes"),
+        arguments: &[OsStr::new(PIPE_READER_ROLE)],
+        environment: context.environment,
+        inherit: &[],
+        output: None,
+        group: None,
+    })?;
+    let begin = ToPipeReader::Begin {
+        supervisor: i32::try_from(std::process::id()).unwrap_or(0),
+        identity: context.identity.cloned(),
+        restricted: context.restricted,
+    };
+    peer.say(begin, &[]);
+    Ok(peer)
+}

@@ -1,0 +1,91 @@
+//! The pipes that code of pools can write to: another process reads and closes them.
+
+use maitred_os::fork::{Ended, HowEnded};
+
+use super::Supervisor;
+use crate::limits::PIPE_READER_MESSAGES_PER_TURN;
+use crate::processes::adopt;
+use crate::processes::pipe_reader::PipeReaderContext;
+
+impl Supervisor {
+    /// Whether pipes are polled: not before an upgrade, as soon as all that has ended was read.
+    pub(super) fn reads_pipes(&self) -> bool {
+        !(self.upgrader.holds_still() && self.held.is_empty())
+    }
+
+    /// These pipes are to be read.
+    pub(super) fn order_pipes(&mut self, ready: &[u64]) {
+        if ready.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let of_pools = self.pools.iter_mut().flat_map(|running| running.order_reads(ready));
+        let of_jobs = self.jobs.order_reads(ready);
+        for read in of_pools.chain(of_jobs) {
+            self.pipe_reader.orders.want(read, now);
+        }
+    }
+
+    /// Logs what was read.
+    pub(super) fn hear_pipe_reader(&mut self, is_ready: bool) {
+        let now = self.now();
+        let most = if is_ready { PIPE_READER_MESSAGES_PER_TURN } else { 0 };
+        for _ in 0..most {
+            if !self.pipe_reader.hear(now) {
+                break;
+            }
+        }
+        let level = self.plan.fpm_log_level();
+        for read in self.pipe_reader.orders.take_reports() {
+            let mut pools = self.pools.iter_mut();
+            if !pools.any(|running| running.take_read(&read, level, now)) {
+                self.jobs.take_read(&read, now);
+            }
+        }
+    }
+
+    /// Sends orders. The last step of a turn.
+    pub(super) fn keep_pipe_reader(&mut self) {
+        self.pipe_reader.keep(PipeReaderContext {
+            environment: &self.plan.environment,
+            identity: self.plan.front_identity.as_ref(),
+            restricted: self.plan.config.front_sandbox,
+            now: self.now(),
+        });
+    }
+
+    /// Whether the child that has ended was a process that reads pipes.
+    pub(super) fn pipe_reader_ended(&mut self, pid: i32, how: HowEnded) -> bool {
+        let now = self.now();
+        self.pipe_reader.process_ended(pid, how, now)
+    }
+
+    /// Holds a child that has ended until its output was read: that is logged before its end.
+    pub(super) fn hold_for_output(&mut self, ended: Ended) -> Option<Ended> {
+        let now = self.now();
+        let mut pools = self.pools.iter_mut();
+        if pools.any(|running| running.awaits_output(ended.pid, now))
+            || self.jobs.awaits_output(ended.pid, now)
+        {
+            self.held.push(ended);
+            return None;
+        }
+        Some(ended)
+    }
+
+    /// Whether no process of ours is left, and all output was read. The process that reads pipes is
+    /// ended last; those that are stuck in the kernel are not waited for.
+    pub(super) fn has_nobody_left(&mut self) -> bool {
+        let readers = self.pipe_reader.pids();
+        let is_other = |pid: &i32| !readers.contains(pid);
+        if adopt::any_child() && (readers.is_empty() || adopt::children().iter().any(is_other)) {
+            return false;
+        }
+        let now = self.now();
+        let mut pools = self.pools.iter_mut();
+        if !self.held.is_empty() || !pools.all(|running| running.is_drained(now)) {
+            return false;
+        }
+        !self.pipe_reader.retire()
+    }
+}

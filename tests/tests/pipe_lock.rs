@@ -1,0 +1,113 @@
+//! Pipes that tenants' code can write to are read by a process of their own, since a tenant can
+//! hold the lock that this needs: the supervisor goes on, whatever that process waits for.
+
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::outside::status;
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::stuck_files::StuckFiles;
+use maitred_tests::{Target, wait};
+use rustix::process::{Pid, kill_process};
+
+/// Writes to the pool's pipe what the kernel reads from a file only after it has locked the pipe,
+/// and has put other bytes into it.
+const HOLDS: &str = "<?php
+$c = FFI::cdef('int open(const char *, int);
+    void *mmap(void *, size_t, int, int, int, long);
+    struct part { void *from; size_t bytes; };
+    long writev(int, const struct part *, int);', 'libc.so.6');
+$line = $c->new('char[4096]');
+FFI::memset($line, 120, 4096);
+$parts = $c->new('struct part[2]');
+$parts[0]->from = $c->cast('void *', FFI::addr($line));
+$parts[1]->from = $c->mmap(null, 4096, 1, 0x02, $c->open($_GET['file'], 0), 0);
+$parts[0]->bytes = $parts[1]->bytes = 4096;
+$c->writev(2, FFI::addr($parts[0]), 2);
+echo 'released';";
+
+/// Writes a line to the pool's pipe.
+const SAYS: &str = "<?php file_put_contents('php://stderr', \"it says {$_GET['what']}\\n\");";
+
+const FFI: &str = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
+
+/// The process that reads pipes.
+fn reader(server: &Server) -> Option<Process> {
+    let all = server.processes().into_iter();
+    let mut readers = all.filter(|process| process.title.trim_end() == "maitred: pipes");
+    readers.next()
+}
+
+fn ask(server: &Server, host: &str, target: &str) -> String {
+    http::ask(server.address(), &Request::new("GET", target).header("Host", host)).text()
+}
+
+/// Kills the only worker of the pool of a host, and waits for the response of another one.
+fn replace_worker(server: &Server, host: &str) {
+    let before = ask(server, host, "/pid.php");
+    let pid = Pid::from_raw(before.parse().expect("a process id")).expect("a process id");
+    kill_process(pid, Signal::KILL).expect("the worker runs");
+    assert_ne!(ask(server, host, "/pid.php"), before);
+}
+
+#[test]
+fn a_worker_that_holds_the_lock_of_its_pools_pipe_delays_no_other_and_only_its_output_is_lost() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let scripts = [("holds.php", HOLDS), ("pid.php", "<?php echo getmypid();"), ("says.php", SAYS)];
+    let root = document_root(&scripts);
+    let other = format!(
+        "[pools.other]\npm = \"static\"\nmax_children = 1\n[[sites]]\nhosts = [\"other\"]\n\
+         pool = \"other\"\nroot = {:?}",
+        root.path()
+    );
+    let server = Setup::new(root.path()).workers(1).pool(FFI).site(&other).start();
+    // They are dropped before the server, which waits for its processes.
+    let files = files;
+    ask(&server, "localhost", "/says.php?what=before");
+    server.expect_log(0, "pool www: it says before");
+    let mark = server.log().mark();
+    let mut held = Connection::open(server.address());
+    let target = format!("/holds.php?file={}", files.unreadable().display());
+    held.send(&Request::get(&target).to_bytes()).expect("the server takes a request");
+    files.wait_for_process();
+    replace_worker(&server, "other");
+    status(&server);
+    server.expect_log(mark, "pool www: a read of the output of its processes took more than 2 s");
+    server.expect_log(mark, "pool www: its output cannot be read, and is no longer logged");
+    ask(&server, "other", "/says.php?what=more");
+    server.expect_log(mark, "pool other: it says more");
+    replace_worker(&server, "other");
+    files.release();
+    assert_eq!(held.read_response(false).expect("a response").text(), "released");
+    server.stop();
+}
+
+#[test]
+fn a_process_that_reads_pipes_and_is_stopped_or_killed_is_replaced_and_no_line_is_lost() {
+    let root = document_root(&[("says.php", SAYS)]);
+    let server = Setup::new(root.path()).workers(1).start();
+    let says = |what: &str| {
+        ask(&server, "localhost", &format!("/says.php?what={what}"));
+        server.expect_log(0, &format!("pool www: it says {what}"));
+    };
+    assert!(reader(&server).is_none(), "there was nothing to read yet");
+    says("one");
+    let first = reader(&server).expect("it has read");
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    assert!(!first.is_running(), "a new program starts its own");
+    says("two");
+    let killed = reader(&server).expect("it has read");
+    killed.signal(Signal::KILL);
+    server.expect_log(0, "the process that reads the output of pools was ended by signal 9");
+    says("three");
+    let stopped = reader(&server).expect("it has read");
+    stopped.signal(Signal::STOP);
+    // No lock is held, so no pipe is given up.
+    says("four");
+    says("five");
+    wait::until_true("the stopped one to be gone", || !stopped.is_running());
+    server.stop();
+}
