@@ -1,5 +1,7 @@
 //! `maitred explain` and `maitred check` say what a server does or would do with a configuration.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -385,4 +387,29 @@ fn check_reads_no_fifo_and_no_file_of_root_that_a_tenant_names_htaccess() {
     assert!(!said.contains("Sesame"), "{said}");
     assert!(said.contains("uploads/.htaccess cannot be read: the symbolic link"), "{said}");
     assert!(said.contains("secret/.htaccess cannot be read: it is no regular file"), "{said}");
+}
+
+#[test]
+fn nothing_in_htaccess_files_acts_on_the_terminal_of_check_and_explain() {
+    let (root, beside) = (site(), public_folder());
+    let file = site_with_htaccess(&root, &beside);
+    let folder = OsString::from_vec(b"a\nmaitred: all is right\x1b[2J".to_vec());
+    let folder = &root.path().join(folder);
+    std::fs::create_dir(folder).expect("a folder can be made");
+    let lines =
+        "AuthType Basic\nAuthName \"a\x1b[2J\"\nRequire all denied\nNonsense \x1b]0;a\x07\n";
+    for folder in [folder, root.path()] {
+        std::fs::write(folder.join(".htaccess"), lines).expect("a file can be written");
+    }
+    let file = file.to_str().expect("UTF-8");
+    let (check, explain) = (["check", "--config", file], ["explain", "/a.css", "--config", file]);
+    for (arguments, shown) in [(&check[..], "a\\nmaitred: all"), (&explain, "AuthName \"a\\u{1b}")]
+    {
+        let (_, said) = run_maitred(arguments);
+        let acts = |sign: char| sign.is_control() && sign != '\n';
+        assert!(!said.contains(acts), "{arguments:?}: {said:?}");
+        let is_forged = |line: &str| line.starts_with("maitred: all is right");
+        assert!(!said.lines().any(is_forged), "{arguments:?}: {said}");
+        assert!(said.contains(shown), "{arguments:?}: {said}");
+    }
 }

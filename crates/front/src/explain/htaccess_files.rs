@@ -10,6 +10,7 @@ use maitred_config::{Config, Destination, Mode, Site};
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Htaccess, Remark, Verdict};
 use maitred_os::walk::{self, Rule};
+use maitred_text::humanize::printable_pattern;
 
 use crate::site::directory_confs::{MAX_FILE_BYTES, NAME, reading};
 use crate::site::users_files::may_name;
@@ -38,8 +39,9 @@ pub fn remarks(config: &Config) -> Vec<String> {
 fn remarks_of(config: &Config, site: &Site) -> Vec<String> {
     let found = Search::of(&site.root);
     let boots = boots(config, site);
-    let mut lines: Vec<String> =
-        found.files.iter().flat_map(|file| remarks_of_file(site, boots, file)).collect();
+    let lines = found.files.iter().flat_map(|file| remarks_of_file(site, boots, file));
+    // Names of folders and text of lines are the tenant's.
+    let mut lines: Vec<String> = lines.map(|line| printable_pattern(&line)).collect();
     let root = site.root.display();
     if lines.len() > MAX_LINES {
         let others = lines.len() - MAX_LINES;
