@@ -1,11 +1,16 @@
 //! `maitred explain` and `maitred check` say what a server does or would do with a configuration.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use maitred_tests::http;
 use maitred_tests::rules::USER;
 use maitred_tests::server::{
-    Server, Setup, document_root, give_to_web_user, is_root, public_folder, set_mode, write_file,
+    Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, set_mode,
+    user_ids, write_file,
 };
 use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
@@ -345,4 +350,66 @@ fn check_refuses_a_document_root_that_is_closed_to_the_front() {
         folder.display()
     );
     assert!(!went_well && said.contains(&mistake), "{said}");
+}
+
+/// A configuration of one site with `.htaccess` files.
+fn site_with_htaccess(root: &TempDir, beside: &TempDir) -> PathBuf {
+    let file = beside.path().join("maitred.toml");
+    let folder = root.path();
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\n[[sites]]\nroot = {folder:?}\nfront_controller = \"\"\n\
+         htaccess = true\nhtaccess_unknown = \"ignore\"\n"
+    );
+    std::fs::write(&file, text).expect("a file can be written");
+    file
+}
+
+#[test]
+fn check_reads_no_fifo_and_no_file_of_root_that_a_tenant_names_htaccess() {
+    if !is_root() {
+        return eprintln!("skipped: only root reads what a tenant cannot");
+    }
+    let (root, beside) = (site(), public_folder());
+    let secret = beside.path().join("shadow");
+    std::fs::write(&secret, "Sesame opens\n").expect("a file can be written");
+    set_mode(&secret, 0o600);
+    symlink(&secret, root.path().join("uploads/.htaccess")).expect("a link can be made");
+    let fifo = root.path().join("secret/.htaccess");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a FIFO can be made");
+    for name in ["", "uploads", "secret"] {
+        give_to_web_user(&root.path().join(name));
+    }
+    let (uid, gid) = user_ids(WEB_USER);
+    lchown(root.path().join("uploads/.htaccess"), Some(uid), Some(gid)).expect("root may");
+    let file = site_with_htaccess(&root, &beside);
+    let (_, said) = run_maitred(&["check", "--config", file.to_str().expect("UTF-8")]);
+    assert!(!said.contains("Sesame"), "{said}");
+    assert!(said.contains("uploads/.htaccess cannot be read: the symbolic link"), "{said}");
+    assert!(said.contains("secret/.htaccess cannot be read: it is no regular file"), "{said}");
+}
+
+#[test]
+fn nothing_in_htaccess_files_acts_on_the_terminal_of_check_and_explain() {
+    let (root, beside) = (site(), public_folder());
+    let file = site_with_htaccess(&root, &beside);
+    let folder = OsString::from_vec(b"a\nmaitred: all is right\x1b[2J".to_vec());
+    let folder = &root.path().join(folder);
+    std::fs::create_dir(folder).expect("a folder can be made");
+    let lines =
+        "AuthType Basic\nAuthName \"a\x1b[2J\"\nRequire all denied\nNonsense \x1b]0;a\x07\n";
+    for folder in [folder, root.path()] {
+        std::fs::write(folder.join(".htaccess"), lines).expect("a file can be written");
+    }
+    let file = file.to_str().expect("UTF-8");
+    let (check, explain) = (["check", "--config", file], ["explain", "/a.css", "--config", file]);
+    for (arguments, shown) in [(&check[..], "a\\nmaitred: all"), (&explain, "AuthName \"a\\u{1b}")]
+    {
+        let (_, said) = run_maitred(arguments);
+        let acts = |sign: char| sign.is_control() && sign != '\n';
+        assert!(!said.contains(acts), "{arguments:?}: {said:?}");
+        let is_forged = |line: &str| line.starts_with("maitred: all is right");
+        assert!(!said.lines().any(is_forged), "{arguments:?}: {said}");
+        assert!(said.contains(shown), "{arguments:?}: {said}");
+    }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use maitred_config::{Config, LoadedConfig};
 use maitred_front::explain::Question;
+use maitred_text::humanize::printable_pattern;
 
 use crate::command::Explain;
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
@@ -39,6 +40,8 @@ pub fn explain(asked: &Explain) -> ExitCode {
                 asked.client
             );
             for (about, what) in explanation.lines {
+                // Names of folders and text of `.htaccess` files are the tenant's.
+                let (about, what) = (printable_pattern(&about), printable_pattern(&what));
                 println!("  {about:<16} {what}");
             }
             ExitCode::from(EXIT_SUCCESS)

@@ -217,12 +217,18 @@ pub fn look_in(folder: &OpenedPath, name: &OsStr) -> io::Result<Option<OpenedPat
     }
 }
 
-/// Opens a file to read it, without waiting for a writer where it is a FIFO.
+/// Opens a regular file to read it. Anything else is refused before it is opened: the open alone
+/// has effects on some devices, and waits for a writer of a FIFO.
 ///
 /// # Errors
-/// As [`look`], and errors of `open(2)`.
+/// As [`look`], and errors of `open(2)`; also for what is no regular file.
 pub fn open_to_read(path: &Path, rule: Rule) -> io::Result<std::fs::File> {
     let place = look(path, rule)?;
+    match place.facts.kind() {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR.into()),
+        _ => return Err(io::Error::other("it is no regular file")),
+    }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(place.path(), flags, Mode::empty())?.into())
 }

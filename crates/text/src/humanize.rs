@@ -58,11 +58,21 @@ pub fn plural_with(number: u64, thing: &str, verb: &str) -> String {
 
 /// Text from outside with control characters escaped, so that a terminal takes none for a command.
 pub fn printable(text: &str) -> String {
+    escaped(text, &['"', '\''])
+}
+
+/// As [`printable`], for text with patterns: backslashes are not doubled.
+pub fn printable_pattern(text: &str) -> String {
+    escaped(text, &['"', '\'', '\\'])
+}
+
+/// Escapes all but printable characters and `plain` ones.
+fn escaped(text: &str, plain: &[char]) -> String {
     let mut shown = String::new();
     for sign in text.chars() {
-        match sign {
-            '"' | '\'' => shown.push(sign),
-            sign => shown.extend(sign.escape_debug()),
+        match plain.contains(&sign) {
+            true => shown.push(sign),
+            false => shown.extend(sign.escape_debug()),
         }
     }
     shown

@@ -2,12 +2,12 @@
 //! other with a time in brackets and a request line in quotes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_os::clock::local_iso_8601;
+use maitred_os::walk::{self, Rule};
 use maitred_text::access_log::Entry;
 
 use super::world::World;
@@ -58,7 +58,7 @@ fn arrivals_until(world: &World, file: &Path, last: u64) -> Fact<Arrivals> {
 
 fn end_of(world: &World, file: &Path) -> std::io::Result<String> {
     let path = world.path(&file.to_string_lossy());
-    let mut file = File::open(path)?;
+    let mut file = walk::open_to_read(&path, Rule::of_reader())?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(MAX_BYTES)))?;
     let mut bytes = Vec::new();

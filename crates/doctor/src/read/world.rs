@@ -6,6 +6,8 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use maitred_os::walk::{self, Rule};
+
 use crate::facts::{Fact, Unknown};
 
 /// Most bytes of a file that are read.
@@ -105,12 +107,8 @@ impl World {
     pub(super) fn read_or_none(&self, path: &str) -> Fact<Option<String>> {
         let file = self.path(path);
         let mut bytes = Vec::new();
-        let read = std::fs::metadata(&file).and_then(|what| {
-            if !what.is_file() {
-                return Err(std::io::Error::other("it is no file"));
-            }
-            std::fs::File::open(&file)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)
-        });
+        let opened = walk::open_to_read(&file, Rule::of_reader());
+        let read = opened.and_then(|opened| opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             // A process that has ended meanwhile gives ESRCH.
@@ -210,7 +208,7 @@ mod tests {
         assert_eq!(world.glob("/etc/enabled/*"), ["/etc/enabled/site", "/etc/enabled/up"]);
         assert!(world.read("/etc/loop").is_err());
         assert_eq!(world.read_or_none("/etc/none").unwrap(), None);
-        assert!(world.read("/etc").unwrap_err().0.contains("no file"));
+        assert!(world.read("/etc").unwrap_err().0.contains("directory"));
     }
 
     #[test]

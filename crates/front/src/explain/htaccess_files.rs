@@ -1,6 +1,6 @@
 //! The lines of `.htaccess` files that have no effect or are mistakes, for `maitred check`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use maitred_config::{Config, Destination, Mode, Site};
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Htaccess, Remark, Verdict};
+use maitred_os::walk::{self, Rule};
+use maitred_text::humanize::printable_pattern;
 
 use crate::site::directory_confs::{MAX_FILE_BYTES, NAME, reading};
 use crate::site::users_files::may_name;
@@ -37,8 +39,9 @@ pub fn remarks(config: &Config) -> Vec<String> {
 fn remarks_of(config: &Config, site: &Site) -> Vec<String> {
     let found = Search::of(&site.root);
     let boots = boots(config, site);
-    let mut lines: Vec<String> =
-        found.files.iter().flat_map(|file| remarks_of_file(site, boots, file)).collect();
+    let lines = found.files.iter().flat_map(|file| remarks_of_file(site, boots, file));
+    // Names of folders and text of lines are the tenant's.
+    let mut lines: Vec<String> = lines.map(|line| printable_pattern(&line)).collect();
     let root = site.root.display();
     if lines.len() > MAX_LINES {
         let others = lines.len() - MAX_LINES;
@@ -122,7 +125,9 @@ fn remarks_of_file(site: &Site, boots: bool, path: &Path) -> Vec<String> {
 /// Parses a file as the site does.
 pub(super) fn parse(site: &Site, path: &Path) -> io::Result<Htaccess> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    // Root reads it here: a link of a tenant leads to the tenant's own files alone.
+    let opened = walk::open_to_read(path, Rule::of_reader())?;
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes")));
     }

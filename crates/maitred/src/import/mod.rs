@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use maitred_import::caddy::CaddySource;
 use maitred_import::user_files::UserFile;
 use maitred_import::{FileReader, Imported};
+use maitred_os::walk::{self, Rule};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{ForeignServer, Import};
@@ -46,7 +47,7 @@ pub struct Disk;
 
 impl FileReader for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
-        let file = std::fs::File::open(path).map_err(|why| why.to_string())?;
+        let file = walk::open_to_read(Path::new(path), Rule::of_reader()).map_err(|why| why.to_string())?;
         let mut bytes = Vec::new();
         let limited = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         match limited.map_err(|why| why.to_string())? as u64 {

@@ -199,3 +199,21 @@ fn a_tenants_link_to_a_folder_that_is_mounted_when_it_is_used_does_not_have_root
     look(&tracing, Rule::Change).unwrap();
     assert!(is_mounted(), "root's own way mounts it");
 }
+
+#[test]
+fn only_regular_files_are_opened_to_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("file"), "text").unwrap();
+    symlink("file", at("link")).unwrap();
+    open_to_read(&at("link"), Rule::of_reader()).unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), FileType::Fifo, mode, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    for other in [at("fifo"), at("socket"), "/dev/zero".into()] {
+        let why = open_to_read(&other, Rule::of_reader()).unwrap_err();
+        assert_eq!(why.to_string(), "it is no regular file");
+    }
+    let why = open_to_read(folder.path(), Rule::of_reader()).unwrap_err();
+    assert_eq!(Errno::from_io_error(&why), Some(Errno::ISDIR));
+}

@@ -1,12 +1,13 @@
 //! Addresses that clients have requested, and files below the document root.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_import::served::ServedSite;
+use maitred_os::walk::{self, Rule};
 use maitred_prove::probe::AddressSource;
 use maitred_prove::rule_paths::encoded;
 use maitred_text::access_log::Entry;
@@ -50,7 +51,7 @@ pub fn of_site(site: &ServedSite, days: u32) -> Vec<(String, AddressSource)> {
 /// The end of a log; nothing if it cannot be read.
 fn end_of(log: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(log)?;
+        let mut file = walk::open_to_read(log, Rule::of_reader())?;
         let size = file.metadata()?.len();
         file.seek(SeekFrom::Start(size.saturating_sub(MAX_LOG_BYTES)))?;
         let mut bytes = Vec::new();
