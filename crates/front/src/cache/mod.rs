@@ -121,10 +121,11 @@ impl Cache {
             }
             Err(error) => {
                 let me = maitred_os::users::current().name;
-                let dir = config.cache_dir.as_deref().unwrap_or(Path::new(""));
-                let (named, outcome) = (dir.display(), leave_unused(dir));
+                let dir = config.cache_dir.as_deref();
+                let outcome = dir.map_or("", leave_unused);
+                let dir = dir.unwrap_or(Path::new("")).display();
                 tracing::error!(
-                    "cache_dir {named} cannot be used by {me}, the user of the front: {error}; \
+                    "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
                      {outcome}"
                 );
                 Store::open(limits(None), "", now())?.0
