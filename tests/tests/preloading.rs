@@ -4,12 +4,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
-use maitred_tests::wait;
+use maitred_tests::{Target, maitred_program, wait};
 use serde_json::Value;
 
 /// How long something may take on a machine that is busy with other tests.
@@ -176,5 +176,38 @@ fn a_script_that_resets_opcache_after_a_deployment_gets_the_new_classes() {
     assert!(!unchanged["said"].as_str().is_some_and(|said| said.contains("seven")), "{unchanged}");
     page(&server, "/?reset");
     expect(&server, "/", "seven");
+    server.stop();
+}
+
+#[test]
+fn a_check_runs_no_script_that_php_preloads() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let path = |name: &str| root.path().join(name);
+    let notes = |name: &str| format!("<?php touch({:?});", path(&format!("{name}.ran")));
+    for name in ["own", "ini"] {
+        write_file(root.path(), &format!("{name}.php"), notes(name).as_bytes());
+    }
+    let ini = format!("opcache.enable = 1\nopcache.preload = {:?}\n", path("ini.php"));
+    write_file(root.path(), "php.ini", ini.as_bytes());
+    give_to_web_user(root.path());
+    let have_run = || ["own", "ini"].map(|name| path(&format!("{name}.ran")).exists());
+    let server = Setup::new(root.path())
+        .pool(&format!(
+            "php_admin_value = {{ \"opcache.enable\" = 1, \"opcache.preload\" = {:?} }}",
+            path("own.php")
+        ))
+        .site(&format!(
+            "[pools.ini]\nmax_children = 1\npm = \"static\"\nphp_ini = {:?}",
+            path("php.ini")
+        ))
+        .start();
+    wait::until_true("both pools to preload", || have_run() == [true; 2]);
+    for name in ["own.ran", "ini.ran"] {
+        fs::remove_file(path(name)).expect("a note can be removed");
+    }
+    let checked = Command::new(maitred_program()).arg("check").arg(server.configuration()).output();
+    let checked = checked.expect("check runs");
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(have_run(), [false; 2]);
     server.stop();
 }

@@ -29,6 +29,9 @@ const LOOKED_EVERY: Duration = Duration::from_millis(50);
 /// Most bytes of PHP's messages that are read.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
+/// PHP's setting for a script that it runs as it starts.
+const PRELOAD: &str = "opcache.preload";
+
 /// How PHP's messages about its own start begin (`php_error_docref` before `module_initialized`).
 const AT_STARTUP: &str = "PHP Startup: ";
 
@@ -123,6 +126,12 @@ impl<'a> Trial<'a> {
         // logged.
         (settings.snapshot, settings.worker_script) = (None, None);
         settings.private_folder = None;
+        // Nor does the pool's code run: nothing would end what it starts, or limit it.
+        let values = [&mut settings.php_values, &mut settings.php_admin_values];
+        for values in values.into_iter().chain([&mut settings.defines]) {
+            values.retain(|(name, _)| name != PRELOAD);
+        }
+        settings.defines.push((PRELOAD.to_owned(), String::new()));
         settings.defines.push(("display_startup_errors".to_owned(), "0".to_owned()));
         settings.defines.push(("log_errors".to_owned(), "1".to_owned()));
         settings.defines.push(("error_log".to_owned(), String::new()));
