@@ -18,7 +18,7 @@ const EVENTS_PER_TURN: usize = 4096;
 /// Most entries of folders that are read in one turn, of each application.
 const ENTRIES_PER_TURN: usize = 4096;
 
-/// The same when a watch begins.
+/// The same when the first watch of an application begins.
 const ENTRIES_AT_FIRST: usize = 131_072;
 
 /// To watch and to open a folder takes about as long as to read this many entries.
@@ -96,8 +96,8 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Watches `root` and its subfolders, `most` folders in all. Where there are very many entries,
-    /// the rest is [still to be read](Folders::is_reading).
+    /// Watches `root` and its subfolders, `most` folders in all. Which ones these are is
+    /// [still to be read](Folders::is_reading).
     ///
     /// # Errors
     /// When the user has too many descriptors or instances of inotify.
@@ -118,8 +118,13 @@ impl Folders {
             told: None,
         };
         folders.queue(root.to_path_buf());
-        folders.read_most(ENTRIES_AT_FIRST);
         Ok(folders)
+    }
+
+    /// As [`Folders::read_on`] of an application that is watched for the first time: a boot comes
+    /// with that, which takes longer.
+    pub fn read_at_first(&mut self) -> usize {
+        self.read_most(ENTRIES_AT_FIRST)
     }
 
     /// How many are watched.
@@ -342,6 +347,12 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn begun(root: &Path, most: usize) -> Folders {
+        let mut folders = Folders::below(root, most).unwrap();
+        folders.read_at_first();
+        folders
+    }
+
     /// A turn of a server whose folders are small.
     fn take_saved(folders: &mut Folders) -> Vec<PathBuf> {
         let saved = folders.take_saved();
@@ -381,7 +392,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (big, other) = (root.path().join("big"), root.path().join("other"));
         let count = fill(&big);
-        let mut folders = Folders::below(root.path(), 100).unwrap();
+        let mut folders = begun(root.path(), 100);
         assert!(!folders.is_reading(), "a watch begins with more at once");
         for _ in 0..500 {
             fs::rename(&big, &other).unwrap();
@@ -399,7 +410,7 @@ mod tests {
     fn events_that_are_lost_while_all_is_found_again_have_it_found_once_more_and_not_at_once() {
         let root = tempfile::tempdir().unwrap();
         let count = fill(&root.path().join("big"));
-        let mut folders = Folders::below(root.path(), 100).unwrap();
+        let mut folders = begun(root.path(), 100);
         folders.add_anew();
         folders.read_on();
         fs::create_dir(root.path().join("late")).unwrap();
@@ -415,7 +426,7 @@ mod tests {
         for folder in ["src/deep", "vendor/a", "var/cache", ".git"] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        let mut folders = Folders::below(root.path(), 100).unwrap();
+        let mut folders = begun(root.path(), 100);
         assert_eq!(folders.count(), 3);
         let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
         for other in
@@ -451,7 +462,7 @@ mod tests {
         for folder in ["a", "b", "c"] {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
-        let mut folders = Folders::below(root.path(), 2).unwrap();
+        let mut folders = begun(root.path(), 2);
         assert_eq!(folders.count(), 2);
         assert_eq!(folders.take_lack().as_deref(), Some("there are more than 2 folders"));
     }
@@ -462,7 +473,7 @@ mod tests {
         let inside = ["a", "b"].map(|name| root.path().join(name));
         let fill = || inside.iter().for_each(|path| fs::create_dir(path).unwrap());
         fill();
-        let mut folders = Folders::below(root.path(), 2).unwrap();
+        let mut folders = begun(root.path(), 2);
         assert!(folders.take_lack().is_some());
         // As after each burst of which the kernel could not tell all.
         find_again(&mut folders);
@@ -489,7 +500,7 @@ mod tests {
         for folder in ["a", "old"] {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
-        let mut folders = Folders::below(root.path(), 3).unwrap();
+        let mut folders = begun(root.path(), 3);
         let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
         // The same twice in a row would be one event.
         for number in 0..=kept {
@@ -517,7 +528,7 @@ mod tests {
         let root = inside.path().join("app");
         let begin = || {
             fs::create_dir_all(root.join("src")).unwrap();
-            Folders::below(&root, 100).unwrap()
+            begun(&root, 100)
         };
         let mut folders = begin();
         fs::rename(root.join("src"), root.join("lib")).unwrap();
@@ -533,7 +544,7 @@ mod tests {
         fs::rename(&root, inside.path().join("old")).unwrap();
         take_saved(&mut folders);
         assert!(folders.are_gone());
-        assert!(Folders::below(&root, 100).unwrap().are_gone());
+        assert!(begun(&root, 100).are_gone());
     }
 
     #[test]

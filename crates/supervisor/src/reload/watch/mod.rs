@@ -3,6 +3,7 @@
 
 mod debounce;
 mod folders;
+mod root_looks;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use maitred_config::Mode;
 use maitred_control::Generation;
+use maitred_control::episode::{LogThrottle, News};
+use maitred_text::humanize::lasted;
 use tracing::{error, info, warn};
 
 use crate::limits::Moment;
@@ -21,6 +24,7 @@ use crate::processes::running_pool::RunningPool;
 use crate::reload::restart_requests::{RestartRequests, SaveNotice};
 use debounce::Debounce;
 use folders::Folders;
+use root_looks::RootLooks;
 
 /// Most watched folders of an application.
 const FOLDERS_MAX: usize = 4096;
@@ -29,8 +33,9 @@ const FOLDERS_MAX: usize = 4096;
 /// supervisor goes on meanwhile.
 const BETWEEN_PARTS: Duration = Duration::from_millis(50);
 
-/// How often a removed application folder is checked for.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long an application's folder may not have gone until that is logged again. Longer than the
+/// longest pause before a look for it.
+const GONE_CALM: Duration = Duration::from_secs(120);
 
 /// The watched applications, by the names of their pools.
 #[derive(Debug, Default)]
@@ -44,8 +49,14 @@ struct Watch {
     /// None if watching is not possible, which was logged.
     folders: Option<Folders>,
     changes: Debounce,
-    /// The folder was removed: when to check for it again.
-    look_at: Option<Moment>,
+    /// The looks for its folder, if it was removed.
+    looks: RootLooks,
+    /// How often its folder has gone.
+    gone: LogThrottle<()>,
+    /// That it is watched again is logged, as that it has gone was.
+    logs_return: bool,
+    /// Its folder is back: it boots once its folders have been read.
+    is_back: bool,
     /// When the next part of its folders is read; `None`: at once.
     reads_at: Option<Moment>,
 }
@@ -60,8 +71,10 @@ impl Watches {
     /// When saved files are acted upon.
     pub fn deadline(&self) -> Option<Moment> {
         let watches = self.0.values();
-        let deadlines =
-            watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at, watch.reads_at]);
+        let deadlines = watches.flat_map(|watch| {
+            let looks = watch.looks.deadline();
+            [watch.changes.deadline(), looks, watch.gone.deadline(), watch.reads_at]
+        });
         deadlines.flatten().min()
     }
 
@@ -86,19 +99,23 @@ impl Watches {
             Some((pool.name().to_owned(), (script, pool.generation)))
         });
         let wanted: BTreeMap<String, (PathBuf, Generation)> = wanted.collect();
-        self.0.retain(|pool, watch| {
-            let wanted = wanted.get(pool);
-            wanted.is_some_and(|(script, generation)| watch.goes_on(script, *generation))
-        });
+        self.0.retain(|pool, _| wanted.contains_key(pool));
         for (pool, (script, generation)) in wanted {
-            if let Entry::Vacant(new) = self.0.entry(pool) {
-                let watch = Watch::begin(new.key(), script, generation);
-                new.insert(watch);
+            match self.0.entry(pool) {
+                Entry::Vacant(new) => {
+                    let watch = Watch::begin(new.key(), script, generation);
+                    new.insert(watch);
+                }
+                Entry::Occupied(mut watch) => {
+                    let pool = watch.key().clone();
+                    watch.get_mut().follow(&pool, script, generation);
+                }
             }
         }
         for (pool, watch) in &mut self.0 {
             watch.look_for_root(pool, now);
             watch.read_on(now);
+            watch.log_gone(pool, now);
             let lack = watch.folders.as_mut().and_then(Folders::take_lack);
             if let Some(lack) = lack.as_deref().map(one_line) {
                 warn!(
@@ -148,34 +165,37 @@ fn log_saved(pool: &str, file: &Path, heard: SaveNotice) {
 }
 
 impl Watch {
+    /// The first watch of a pool.
     fn begin(pool: &str, script: PathBuf, generation: Generation) -> Watch {
-        let root = folders::of_application(&script);
-        let folders = match Folders::below(&root, FOLDERS_MAX) {
-            Ok(folders) => {
-                let count = folders.count();
-                let root = one_line(&root.to_string_lossy());
-                let more = if folders.is_reading() { " so far" } else { "" };
-                info!(
-                    "pool {pool}: {count} folders from {root} on are watched{more} (watch = true)"
-                );
-                Some(folders)
-            }
-            Err(why) => {
-                error!(
-                    "pool {pool}: its files cannot be watched: {why}; raise \
-                     fs.inotify.max_user_instances, or use `maitred reload {pool}`"
-                );
-                None
-            }
-        };
-        Watch {
+        let mut watch = Watch {
+            folders: open(pool, &script),
             script,
             generation,
-            folders,
             changes: Debounce::default(),
-            look_at: None,
+            looks: RootLooks::default(),
+            gone: LogThrottle::new(GONE_CALM),
+            logs_return: false,
+            is_back: false,
             reads_at: None,
-        }
+        };
+        watch.folders.as_mut().map(Folders::read_at_first);
+        watch.log_begin(pool);
+        watch
+    }
+
+    /// Watches the folders of the script, which are others than before. An application can have
+    /// that happen again and again, so they are read in parts.
+    fn begin_again(&mut self, pool: &str) {
+        self.folders = open(pool, &self.script);
+        self.reads_at = None;
+        self.folders.as_mut().map(Folders::read_on);
+    }
+
+    fn log_begin(&self, pool: &str) {
+        let Some(folders) = &self.folders else { return };
+        let (count, root) = (folders.count(), in_words(folders.root()));
+        let more = if folders.is_reading() { " so far" } else { "" };
+        info!("pool {pool}: {count} folders from {root} on are watched{more} (watch = true)");
     }
 
     /// Reads a part of the folders that are still to be read.
@@ -188,42 +208,83 @@ impl Watch {
             folders.read_on();
             self.reads_at = folders.is_reading().then_some(now + BETWEEN_PARTS);
         }
+        if self.is_back && self.reads_at.is_none() {
+            self.is_back = false;
+            self.changes.note(self.script.clone(), now);
+        }
     }
 
-    /// Whether the watch still fits this script and generation of the pool. Another generation may
-    /// have booted another release, through a symbolic link.
-    fn goes_on(&mut self, script: &Path, generation: Generation) -> bool {
-        if self.script != script {
-            return false;
-        }
-        if std::mem::replace(&mut self.generation, generation) == generation {
-            return true;
+    /// Follows the script and the generation of the pool. Another generation may have booted
+    /// another release, through a symbolic link.
+    fn follow(&mut self, pool: &str, script: PathBuf, generation: Generation) {
+        let is_other_script = self.script != script;
+        let is_same = !is_other_script && self.generation == generation;
+        (self.script, self.generation) = (script, generation);
+        if is_same {
+            return;
         }
         let root = self.folders.as_ref().map(Folders::root);
-        root.is_none_or(|root| root == folders::of_application(script))
+        let is_other_root =
+            || root.is_some_and(|root| root != folders::of_application(&self.script));
+        if is_other_script || is_other_root() {
+            (self.changes, self.looks) = (Debounce::default(), RootLooks::default());
+            self.is_back = false;
+            self.begin_again(pool);
+            self.log_begin(pool);
+        }
     }
 
     /// Starts again once a removed folder is back: files that were saved meanwhile were not seen.
     fn look_for_root(&mut self, pool: &str, now: Moment) {
-        if !self.folders.as_ref().is_some_and(Folders::are_gone) {
+        let Some(folders) = self.folders.as_ref().filter(|folders| folders.are_gone()) else {
             return;
-        }
-        match self.look_at {
-            None => {
-                let root = self.folders.as_ref().map(Folders::root);
-                let root = in_words(root.unwrap_or(&self.script));
+        };
+        if self.looks.gone(now) {
+            self.is_back = false;
+            self.logs_return = self.gone.happened(now, |()| {}) == 1;
+            if self.logs_return {
+                let root = in_words(folders.root());
                 warn!("pool {pool}: {root} has gone, and is watched again once it is back (watch)");
             }
-            Some(at) if at > now => return,
-            Some(_) if self.script.is_file() => {
-                *self = Watch::begin(pool, self.script.clone(), self.generation);
-                self.changes.note(self.script.clone(), now);
-                return;
-            }
-            Some(_) => {}
         }
-        self.look_at = Some(now + LOOK_AGAIN);
+        if !self.looks.is_due(now) {
+            return;
+        }
+        let is_there = self.script.is_file();
+        self.looks.looked(is_there, now);
+        if is_there {
+            self.is_back = true;
+            self.begin_again(pool);
+            if self.logs_return {
+                self.log_begin(pool);
+            }
+        }
     }
+
+    /// Logs how often the folder has gone, if it was more than once.
+    fn log_gone(&mut self, pool: &str, now: Moment) {
+        let Some(News::GoesOn(account) | News::Over(account)) = self.gone.due(now) else { return };
+        if account.times > 1 {
+            warn!(
+                "pool {pool}: its folder has gone {} times within {} (watch)",
+                account.times,
+                lasted(account.lasted)
+            );
+        }
+    }
+}
+
+/// The folders of a script, of which none has been read. None: they cannot be watched, which is
+/// logged.
+fn open(pool: &str, script: &Path) -> Option<Folders> {
+    let folders = Folders::below(&folders::of_application(script), FOLDERS_MAX);
+    let folders = folders.map_err(|why| {
+        error!(
+            "pool {pool}: its files cannot be watched: {why}; raise \
+             fs.inotify.max_user_instances, or use `maitred reload {pool}`"
+        );
+    });
+    folders.ok()
 }
 
 #[cfg(test)]
