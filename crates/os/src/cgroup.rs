@@ -39,6 +39,22 @@ impl Group {
         self.0.parent().map(|parent| Group(parent.to_owned()))
     }
 
+    /// The child groups whose names begin with `prefix`.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn children(&self, prefix: &str) -> io::Result<Vec<Group>> {
+        let mut children = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            let is_child = entry.file_type()?.is_dir();
+            if is_child && entry.file_name().to_string_lossy().starts_with(prefix) {
+                children.push(Group(entry.path()));
+            }
+        }
+        Ok(children)
+    }
+
     /// Its controllers, such as `memory`.
     ///
     /// # Errors

@@ -289,6 +289,7 @@ impl Supervisor {
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
         self.follow_faults(reload.faults.clone());
+        self.keep_groups();
         self.plan.follow_configuration();
         let now = self.now();
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
@@ -485,6 +486,7 @@ impl Supervisor {
     /// Removes generations of which nothing is left.
     fn remove_ended(&mut self) {
         let now = self.now();
+        let mut has_gone = false;
         for id in self.pools.ids().into_iter().rev() {
             if !self.pools[id].state.is_gone() || self.pools[id].zygote.is_some() {
                 continue;
@@ -494,12 +496,27 @@ impl Supervisor {
             ended.end_outputs(self.plan.fpm_log_level(), now);
             if self.pools.named(ended.name()).next().is_none() {
                 self.scoreboards.forget(ended.name());
+                has_gone = true;
             }
             let generation = ended.generation;
             if ended.introduced {
                 self.fronts.tell(ended.line, ToFront::ForgetPool { generation });
             }
         }
+        if has_gone {
+            self.keep_groups();
+        } else if let Some(groups) = &mut self.plan.groups {
+            groups.try_again(now);
+        }
+    }
+
+    /// Removes the control groups of pools that were removed.
+    fn keep_groups(&mut self) {
+        let Some(groups) = &mut self.plan.groups else { return };
+        let configured = self.plan.config.pools.iter().map(|pool| pool.name.as_str());
+        let running = self.pools.iter().map(RunningPool::name);
+        let used: BTreeSet<&str> = configured.chain(running).collect();
+        groups.keep(|name| used.contains(name));
     }
 
     /// When pools are to be restarted; nothing while something else comes first, whose end is an

@@ -8,15 +8,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
+
+use crate::limits::Moment;
 
 /// The subgroup of supervisor and front, if they had to move.
 const OWN_GROUP: &str = "maitred-supervisor";
 
 /// Prefix of a pool's group.
 const POOL_GROUP: &str = "maitred-pool-";
+
+/// The controllers that pools are limited by.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// Interval of the attempts to remove the groups of removed pools.
+const LEFT_TRIED_EVERY: Duration = Duration::from_secs(1);
 
 /// The period of `cpu_max`, in microseconds: the kernel's default.
 const CPU_PERIOD_MICROS: u64 = 100_000;
@@ -34,6 +43,10 @@ pub struct Groups {
     /// The subgroup of the supervisor.
     own: Option<Group>,
     pools: BTreeMap<String, PoolGroup>,
+    /// Those of removed pools, until they are empty.
+    left: Vec<Group>,
+    /// When these were last tried to be removed.
+    tried: Moment,
 }
 
 #[derive(Debug)]
@@ -127,9 +140,23 @@ impl Groups {
             controllers: BTreeSet::new(),
             divided: Vec::new(),
             pools: BTreeMap::new(),
+            left: Vec::new(),
+            tried: Moment::ZERO,
         };
+        if is_own {
+            groups.take_over();
+        }
         groups.follow(config)?;
         Ok(groups)
+    }
+
+    /// Takes over what the program before this one has made: its controllers, and the groups of
+    /// pools, of which those in use are taken back.
+    fn take_over(&mut self) {
+        let divided = self.base.divided_by().unwrap_or_default();
+        let is_ours = |name: &&str| divided.iter().any(|divided| divided == name);
+        self.divided = CONTROLLERS.into_iter().filter(is_ours).collect();
+        self.left = self.base.children(POOL_GROUP).unwrap_or_default();
     }
 
     /// Creates missing groups for `config`, and sets every limit.
@@ -185,6 +212,7 @@ impl Groups {
     fn add(&mut self, pool: &Pool) -> Result<(), (String, io::Error)> {
         let name = format!("{POOL_GROUP}{}", pool.name);
         let group = self.base.make(&name).map_err(|error| ("given groups".to_owned(), error))?;
+        self.left.retain(|left| *left != group);
         let entrance = group.entrance().map_err(|error| ("given processes".to_owned(), error))?;
         let added = PoolGroup { group, entrance };
         let group = self.pools.entry(pool.name.clone()).or_insert(added);
@@ -197,6 +225,34 @@ impl Groups {
             }
         }
         Ok(())
+    }
+
+    /// Removes the groups of pools that are not in use any more, once they are empty: processes of
+    /// commands may end later than the pool.
+    pub fn keep(&mut self, is_used: impl Fn(&str) -> bool) {
+        let left = &mut self.left;
+        self.pools.retain(|name, pool| {
+            let is_used = is_used(name);
+            left.extend((!is_used).then(|| pool.group.clone()));
+            is_used
+        });
+        self.remove_left();
+    }
+
+    /// Tries again to remove groups that were not empty, now and then.
+    pub fn try_again(&mut self, now: Moment) {
+        if now >= self.tried + LEFT_TRIED_EVERY {
+            self.tried = now;
+            self.remove_left();
+        }
+    }
+
+    fn remove_left(&mut self) {
+        let is_gone = |removed: io::Result<()>| match removed {
+            Ok(()) => true,
+            Err(why) => why.kind() == io::ErrorKind::NotFound,
+        };
+        self.left.retain(|group| !is_gone(group.remove()));
     }
 
     /// The descriptor by which a process enters the group of this pool, if it has one.
@@ -220,8 +276,8 @@ impl Groups {
 impl Drop for Groups {
     /// A group that cannot be removed stays: it is empty, and used by the next start.
     fn drop(&mut self) {
-        for pool in self.pools.values() {
-            let _ = pool.group.remove();
+        for group in self.pools.values().map(|pool| &pool.group).chain(&self.left) {
+            let _ = group.remove();
         }
         // The machine's root group, which no process has to leave, may have other subgroups than
         // ours, which need its controllers.
@@ -326,5 +382,57 @@ mod tests {
              are mounted here; boot with systemd.unified_cgroup_hierarchy=1, or give the \
              container /sys/fs/cgroup"
         );
+    }
+
+    /// Groups beneath one of this test. None where no group can be made.
+    fn groups_in(test: &str) -> Option<Groups> {
+        let name = format!("maitred-test-{test}-{}", std::process::id());
+        let base = Group::of_this_process().and_then(|own| own.make(&name));
+        let base = base.map_err(|why| eprintln!("skipped: no control group: {why}")).ok()?;
+        let own = base.make(OWN_GROUP).unwrap();
+        Some(Groups::inside(own, &config("")).unwrap())
+    }
+
+    fn pool_groups(base: &Group) -> Vec<String> {
+        let groups = base.children(POOL_GROUP).unwrap();
+        let name = |group: &Group| group.path().file_name().unwrap().to_string_lossy().into_owned();
+        let mut names: Vec<String> = groups.iter().map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_group_of_a_removed_pool_goes_when_it_is_empty_and_one_that_is_back_stays() {
+        let Some(mut groups) = groups_in("removed") else { return };
+        let base = groups.base.clone();
+        let pool = |name: &str| Pool { name: name.to_owned(), ..Pool::default() };
+        for name in ["one", "two", "three"] {
+            groups.add(&pool(name)).unwrap();
+        }
+        let mut stays = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let entrance = groups.entrance_file("two").unwrap();
+        std::fs::write(entrance, stays.id().to_string()).unwrap();
+        groups.keep(|name| name == "three");
+        assert_eq!(pool_groups(&base), ["maitred-pool-three", "maitred-pool-two"]);
+        assert!(groups.entrance("two").is_none());
+        stays.kill().unwrap();
+        stays.wait().unwrap();
+        groups.try_again(LEFT_TRIED_EVERY);
+        assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
+        groups.left.push(groups.pools["three"].group.clone());
+        groups.add(&pool("three")).unwrap();
+        groups.try_again(2 * LEFT_TRIED_EVERY);
+        assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
+
+        // The next program knows its own pools only.
+        let own = groups.own.clone().unwrap();
+        let mut next = Groups::inside(own, &config("")).unwrap();
+        std::mem::forget(groups);
+        next.keep(|_| false);
+        assert_eq!(pool_groups(&base), [""; 0]);
+        let own = next.own.take().unwrap();
+        drop(next);
+        own.remove().unwrap();
+        base.remove().unwrap();
     }
 }
