@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use maitred_tests::http::{Connection, Request};
+use maitred_tests::installed::{installed, replace};
 use maitred_tests::outside::{command, succeeded, text};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode, user_ids,
@@ -223,6 +224,30 @@ fn a_pool_whose_php_does_not_start_is_tried_again_when_its_files_change() {
     wait::until_true("PHP to start", || get().text() == "UTF-8");
     let status = succeeded(&command(&server, &["status"]));
     assert!(!status.contains("FAULTS"), "{status}");
+    server.stop();
+}
+
+#[test]
+fn programs_are_asked_for_their_php_once_while_a_pool_lacks_its_own() {
+    let programs = installed();
+    let asked = programs.path().join("asked");
+    let says = format!("echo asked >> {}; echo maitred-php runs PHP 8.8.1", asked.display());
+    replace(&programs.path().join("maitred-php8.9"), &says);
+    let folder = public_folder();
+    write_file(folder.path(), "public/index.html", b"page");
+    let (root, gone) = (folder.path().join("public"), folder.path().join("gone"));
+    let others = format!(
+        "[[sites]]\nroot = {root:?}\npool = \"late\"\nhosts = \"late.example\"\n\
+         [[sites]]\nroot = {gone:?}\npool = \"www\"\nhosts = \"gone.example\"\n\
+         [pools.late]\nmax_children = 1\npm = \"static\"\nphp = \"8.9\"\n"
+    );
+    let setup = Setup::new(&root).program(&programs.path().join("maitred"));
+    let server = setup.hosts(&["main.example"]).site(&others).start();
+    let count = || fs::read_to_string(&asked).unwrap_or_default().lines().count();
+    assert_eq!(count(), 1);
+    fs::create_dir(&gone).unwrap();
+    server.expect_log(0, "mended: ");
+    assert_eq!(count(), 1, "all faults were looked at again");
     server.stop();
 }
 

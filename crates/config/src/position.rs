@@ -11,7 +11,7 @@ use crate::sources::Sources;
 use crate::{Mistake, include, read};
 
 /// A section of the configuration file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// Before the first section: the server's settings.
     Server,

@@ -224,5 +224,12 @@ const _: () = assert!(
     "a zygote that is slow within its limits must not fail the start of the server"
 );
 
-/// Interval of the checks whether the faults of single sites and pools are mended.
-pub const FAULTS_CHECKED_EVERY: Duration = Duration::from_secs(5);
+/// First interval of the checks whether the faults of single sites and pools are mended. It doubles
+/// while they stay.
+pub const FAULTS_CHECKED_FIRST: Duration = Duration::from_secs(5);
+
+/// Longest interval of these checks.
+pub const FAULTS_CHECKED_LONGEST: Duration = Duration::from_secs(60);
+
+/// Interval of the checks of certificate files while one of them cannot be used.
+pub const BAD_CERTIFICATES_CHECKED_EVERY: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use crate::plan::config_source::{Invocation, LOG_VARIABLE, Source};
 use crate::processes::plan::{PoolPlan, processors};
 use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
-use crate::system::faults::{Faults, Findings};
+use crate::system::faults::{Examined, Faults, Findings};
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity, peer_secret, private_folders, site_folders};
 use crate::tls::certificates::Certificates;
@@ -220,33 +220,64 @@ impl Plan {
 /// that were found. For a process with one thread.
 pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
     let (programs, lacking) = Programs::find(config);
-    (findings(config, file, lacking), programs)
-}
-
-/// The same for the configuration in use, whose programs were found. For a process with one thread.
-pub fn examine_again(config: &Config, file: Option<&Path>, programs: &Programs) -> Findings {
-    findings(config, file, programs.missing_by_now(config))
-}
-
-fn findings(config: &Config, file: Option<&Path>, lacking: Vec<Error>) -> Findings {
     identity::distrust_groups(config);
-    let front = identity::of_front(config).ok().flatten();
-    let mut errors = site_folders::mistakes(config, front.as_ref());
-    errors.extend(identity::mistakes(config));
-    errors.extend(confinement::mistakes(config));
-    errors.extend(private_folders::mistakes(config));
-    errors.extend(lacking);
-    errors.extend(peer_secret::mistake(config));
-    errors.extend(log_files::mistakes(config));
-    errors.extend(listen::mistakes(config));
-    errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    let mut findings = Findings::among(errors, config, file);
-    for pool in &config.pools {
-        if identity::of_pool(pool, config).is_err() {
-            findings.faults.stop_pool(&pool.name);
+    let (front, no_front) = match identity::of_front(config) {
+        Ok(front) => (front, None),
+        Err(why) => (None, Some(why)),
+    };
+    let mut found = of_sites_and_pools(config, front.as_ref(), &Examined::All);
+    found.errors.extend(no_front);
+    found.errors.extend(private_folders::mistakes(config));
+    found.errors.extend(lacking);
+    found.errors.extend(peer_secret::mistake(config));
+    found.errors.extend(listen::mistakes(config));
+    found.errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));
+    (found.findings(config, file), programs)
+}
+
+/// The faults of the sites and pools that have `faults`, by now. Nothing is looked up for the
+/// others, which serve: a directory of users may be slow, and a disk with folders may not respond.
+/// For a process with one thread.
+pub fn examine_again(
+    config: &Config,
+    file: Option<&Path>,
+    front: Option<&Identity>,
+    faults: &Faults,
+    programs: &mut Programs,
+) -> Faults {
+    let examined = Examined::Of(faults.sections());
+    let mut found = of_sites_and_pools(config, front, &examined);
+    found.errors.extend(programs.missing_by_now(config, &examined));
+    found.findings(config, file).faults
+}
+
+/// Errors, and the pools whose users cannot be used.
+struct SitesAndPools<'a> {
+    errors: Vec<Error>,
+    stopped: Vec<&'a str>,
+}
+
+fn of_sites_and_pools<'a>(
+    config: &'a Config,
+    front: Option<&Identity>,
+    examined: &'a Examined,
+) -> SitesAndPools<'a> {
+    let mut errors = site_folders::mistakes(config, front, examined);
+    let (stopped, users): (Vec<_>, Vec<_>) = identity::mistakes(config, examined).unzip();
+    errors.extend(users);
+    errors.extend(confinement::mistakes(config, examined));
+    errors.extend(log_files::mistakes(config, examined));
+    SitesAndPools { errors, stopped }
+}
+
+impl SitesAndPools<'_> {
+    fn findings(self, config: &Config, file: Option<&Path>) -> Findings {
+        let mut findings = Findings::among(self.errors, config, file);
+        for pool in self.stopped {
+            findings.faults.stop_pool(pool);
         }
+        findings
     }
-    findings
 }
 
 /// Threads of the front.
@@ -268,4 +299,46 @@ pub fn environment(log_level: &str) -> Vec<(String, String)> {
         all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let level = (LOG_VARIABLE.to_owned(), log_level.to_owned());
     text.filter(|(name, _)| handed_on(name)).chain([level]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use maitred_config::Section;
+
+    use super::*;
+    use crate::system::faults::{Fault, Loss};
+
+    /// Sites and pools with nothing that this machine has.
+    fn config() -> Config {
+        let site = |name: &str| {
+            format!(
+                "[[sites]]\nhosts = \"{name}.example\"\nroot = \"/nowhere/{name}\"\n\
+                 pool = \"{name}\"\naccess_log = \"/nowhere/{name}.log\"\n\
+                 [pools.{name}]\nuser = \"no-user-{name}\"\nphp = \"0.1\"\n"
+            )
+        };
+        let text = [site("one"), site("two"), site("three")].concat();
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    fn fault(section: Option<Section>) -> Fault {
+        Fault { section, loss: Loss::Renewal, sentence: String::new() }
+    }
+
+    fn found(faults: &[Fault]) -> BTreeSet<Section> {
+        let mut before = Faults::default();
+        before.extend(faults.iter().cloned());
+        examine_again(&config(), None, None, &before, &mut Programs::default()).sections()
+    }
+
+    #[test]
+    fn only_what_has_a_fault_is_examined_again() {
+        assert_eq!(found(&[fault(None)]), BTreeSet::new(), "a certificate");
+        let (site, pool) = (Section::Site(0), Section::Pool("two".to_owned()));
+        assert_eq!(found(&[fault(Some(site.clone()))]), [site.clone()].into());
+        let both = [fault(Some(site.clone())), fault(None), fault(Some(pool.clone()))];
+        assert_eq!(found(&both), [site, pool].into());
+    }
 }

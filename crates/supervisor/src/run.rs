@@ -60,6 +60,7 @@ use crate::reload::watch::Watches;
 use crate::systemd::Systemd;
 use crate::tls::acme::AcmeManager;
 use crate::upgrade::Upgrader;
+use mended_faults::FaultChecks;
 use phase::{Phase, ServerEvent, StopTimes};
 use wait::Ready;
 
@@ -109,8 +110,7 @@ pub struct Supervisor {
     script_waits: ScriptWaits,
     jobs: Jobs,
     systemd: Systemd,
-    /// When faults were last checked.
-    faults_checked: Moment,
+    fault_checks: FaultChecks,
     /// When the files of pools whose PHP does not start were last checked.
     php_files_checked: Moment,
     /// Processors of this machine.
@@ -185,7 +185,7 @@ impl Supervisor {
             script_waits: ScriptWaits::default(),
             jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
-            faults_checked: Moment::ZERO,
+            fault_checks: FaultChecks::default(),
             php_files_checked: Moment::ZERO,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             plan,

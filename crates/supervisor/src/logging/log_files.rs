@@ -14,6 +14,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::system::faults::Examined;
 use crate::system::path_trust;
 
 /// Mode of a new log file: tenants may not read it, and the URLs in it can contain secrets.
@@ -49,8 +50,9 @@ fn configured(config: &Config) -> Vec<(Section, &'static str, PathBuf)> {
 }
 
 /// Logs that are a directory, or whose directory does not exist.
-pub fn mistakes(config: &Config) -> Vec<Error> {
-    let unusable = configured(config).into_iter().filter_map(|(section, setting, path)| {
+pub fn mistakes(config: &Config, examined: &Examined) -> Vec<Error> {
+    let logs = configured(config).into_iter().filter(|(section, ..)| examined.has(section));
+    let unusable = logs.filter_map(|(section, setting, path)| {
         let remedy = if path.is_dir() {
             format!("it is a directory; name a file in {setting}")
         } else if path.parent().is_some_and(Path::is_dir) {

@@ -1,14 +1,39 @@
 //! Faults of single sites and pools while the server serves: whether they are mended, and what
 //! `maitred status` shows of them.
 
+use std::time::Duration;
+
 use tracing::{error, info};
 
 use super::Supervisor;
-use crate::limits::{FAULTS_CHECKED_EVERY, Moment};
-use crate::plan;
+use crate::limits::{FAULTS_CHECKED_FIRST, FAULTS_CHECKED_LONGEST, Moment};
+use crate::plan::{self, Plan};
 use crate::reload::ReloadScope;
 use crate::system::faults::{Faults, Loss};
 use crate::tls::certificates::Certificates;
+
+/// The times of the checks whether faults are mended: a fault that lasts is looked at more and more
+/// rarely, since each check takes time of the supervisor.
+#[derive(Debug, Default)]
+pub struct FaultChecks {
+    last: Moment,
+    /// None: the first.
+    pause: Option<Duration>,
+}
+
+impl FaultChecks {
+    /// A check was done; `is_other`: its faults are others than those before.
+    fn done(&mut self, now: Moment, is_other: bool) {
+        let pause = self.pause.filter(|_| !is_other);
+        let pause = pause.map_or(FAULTS_CHECKED_FIRST, |pause| pause * 2);
+        self.pause = Some(pause.min(FAULTS_CHECKED_LONGEST));
+        self.last = now;
+    }
+
+    fn next(&self) -> Moment {
+        self.last + self.pause.unwrap_or(FAULTS_CHECKED_FIRST)
+    }
+}
 
 impl Supervisor {
     /// Checks whether faults are mended when that is due. Pools and logs come back by a reload of
@@ -18,11 +43,12 @@ impl Supervisor {
         if self.faults_deadline().is_none_or(|due| due > now) {
             return;
         }
-        self.faults_checked = now;
-        let (config, file) = (&self.plan.config, self.plan.source.file());
-        let mut found = plan::examine_again(config, file, &self.plan.programs).faults;
+        let Plan { config, source, front_identity, faults, programs, .. } = &mut self.plan;
+        let front = front_identity.as_ref();
+        let mut found = plan::examine_again(config, source.file(), front, faults, programs);
         found.extend(self.plan.certificates.iter().flat_map(Certificates::faults));
         let (mended, new) = (self.plan.faults.without(&found), found.without(&self.plan.faults));
+        self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());
         for fault in new.iter() {
             error!("{fault}");
         }
@@ -31,7 +57,7 @@ impl Supervisor {
         }
         let is_startable =
             |name: &str| !found.stops_pool(name) && self.pools.current_of(name).is_none();
-        let has_pools = config.pools.iter().any(|pool| is_startable(&pool.name));
+        let has_pools = self.plan.config.pools.iter().any(|pool| is_startable(&pool.name));
         let has_logs = mended.iter().any(|fault| fault.loss == Loss::Log);
         self.plan.faults = found;
         if (has_pools || has_logs)
@@ -44,8 +70,9 @@ impl Supervisor {
     /// When the faults are checked next.
     pub(super) fn faults_deadline(&self) -> Option<Moment> {
         let is_free = !self.reloader.is_going_on() && !self.upgrader.is_going_on();
-        let is_checked = self.phase.is_serving() && is_free && !self.plan.faults.is_empty();
-        is_checked.then(|| self.faults_checked + FAULTS_CHECKED_EVERY)
+        // Certificates have checks of their own.
+        let is_checked = self.phase.is_serving() && is_free && self.plan.faults.need_checks();
+        is_checked.then(|| self.fault_checks.next())
     }
 
     /// Uses the faults of a new configuration, and logs those that are new.
@@ -53,8 +80,11 @@ impl Supervisor {
         for fault in faults.without(&self.plan.faults).iter() {
             error!("{fault}");
         }
+        if faults != self.plan.faults {
+            self.fault_checks = FaultChecks::default();
+        }
         self.plan.faults = faults;
-        self.faults_checked = self.now();
+        self.fault_checks.last = self.now();
     }
 
     /// One sentence for each fault, the pools whose PHP does not start included.
@@ -62,5 +92,22 @@ impl Supervisor {
         let now = self.now();
         let failing = self.pools.current().filter_map(|pool| pool.shown_start_error(now));
         self.plan.faults.shown().into_iter().chain(failing).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_lasts_is_looked_at_more_and_more_rarely_and_another_one_soon() {
+        let mut checks = FaultChecks::default();
+        let mut pauses = Vec::new();
+        for is_other in [true, false, false, false, false, false, true, false] {
+            let now = checks.next();
+            checks.done(now, is_other);
+            pauses.push((checks.next() - now).as_secs());
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 60, 60, 5, 10]);
     }
 }

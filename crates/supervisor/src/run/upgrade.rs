@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 
+use maitred_config::Section;
 use maitred_os::spawn::{self, Program};
 use tracing::{error, info};
 
@@ -169,7 +170,8 @@ impl Supervisor {
                 }
                 Err(why) => {
                     let loss = Loss::Pool(pool.name.clone());
-                    let fault = Fault { loss, sentence: why.to_string() };
+                    let section = Some(Section::Pool(pool.name.clone()));
+                    let fault = Fault { section, loss, sentence: why.to_string() };
                     error!("{fault}");
                     self.plan.faults.add(fault);
                 }

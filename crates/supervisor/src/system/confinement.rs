@@ -8,17 +8,18 @@ use maitred_os::users::Identity;
 use maitred_os::{capabilities, limits, shared, users};
 
 use crate::error::Error;
+use crate::system::faults::Examined;
 
 /// Where distribution packages of PHP read time zones, beneath the root.
 const TIME_ZONES: &str = "usr/share/zoneinfo";
 
 /// Settings that need root, where we are not root.
-pub fn mistakes(config: &Config) -> Vec<Error> {
+pub fn mistakes(config: &Config, examined: &Examined) -> Vec<Error> {
     if users::is_root() {
         return Vec::new();
     }
-    let pools = config.pools.iter();
-    pools
+    examined
+        .pools(config)
         .filter(|pool| pool.confinement.chroot.is_some())
         .map(|pool| Error::Setting {
             section: Section::Pool(pool.name.clone()),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Section, Tls};
+use maitred_config::{Config, Destination, Pool, Section, Site, Tls};
 
 use crate::error::Error;
 
@@ -31,6 +31,9 @@ pub enum Loss {
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
+    /// The section of the setting that is wrong. None: certificates, which have checks of their
+    /// own.
+    pub section: Option<Section>,
     /// What it takes away.
     pub loss: Loss,
     /// What is wrong and what to do, with its place in the file.
@@ -43,6 +46,36 @@ pub struct Faults {
     all: Vec<Fault>,
     /// Pools that cannot be started because of a fault of their site.
     stopped: BTreeSet<String>,
+}
+
+/// The sections of a configuration that are examined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Examined {
+    /// All.
+    All,
+    /// These.
+    Of(BTreeSet<Section>),
+}
+
+impl Examined {
+    /// Whether this section is.
+    pub fn has(&self, section: &Section) -> bool {
+        match self {
+            Examined::All => true,
+            Examined::Of(sections) => sections.contains(section),
+        }
+    }
+
+    /// The pools that are.
+    pub fn pools<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a Pool> {
+        config.pools.iter().filter(|pool| self.has(&Section::Pool(pool.name.clone())))
+    }
+
+    /// The sites that are, with their numbers.
+    pub fn sites<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = (usize, &'a Site)> {
+        let sites = config.sites.iter().enumerate();
+        sites.filter(|(number, _)| self.has(&Section::Site(*number)))
+    }
 }
 
 /// What was found wrong with a configuration on this machine.
@@ -90,7 +123,7 @@ impl Findings {
         let mut found = Findings::default();
         let losses = errors.iter().map(|error| match error {
             Error::Setting { section, setting, .. } if config.fpm.is_none() => {
-                Loss::of(section, setting)
+                Some((Loss::of(section, setting)?, section.clone()))
             }
             _ => None,
         });
@@ -101,7 +134,10 @@ impl Findings {
         };
         for (error, loss) in errors.into_iter().zip(losses) {
             match loss {
-                Some(loss) => found.faults.add(Fault { loss, sentence: error.to_string() }),
+                Some((loss, section)) => {
+                    let (section, sentence) = (Some(section), error.to_string());
+                    found.faults.add(Fault { section, loss, sentence });
+                }
                 None => found.mistakes.push(error),
             }
         }
@@ -147,6 +183,17 @@ impl Faults {
     /// A pool cannot be started because of a fault of its site.
     pub fn stop_pool(&mut self, name: &str) {
         self.stopped.insert(name.to_owned());
+    }
+
+    /// The sections that they are about.
+    pub fn sections(&self) -> BTreeSet<Section> {
+        let stopped = self.stopped.iter().cloned().map(Section::Pool);
+        self.all.iter().filter_map(|fault| fault.section.clone()).chain(stopped).collect()
+    }
+
+    /// Whether only a check shows that they are mended.
+    pub fn need_checks(&self) -> bool {
+        !self.stopped.is_empty() || self.all.iter().any(|fault| fault.section.is_some())
     }
 
     /// Whether there is none.

@@ -8,15 +8,19 @@ use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
 use crate::error::Error;
+use crate::system::faults::Examined;
 use crate::system::{path_trust, site_folders};
 
 /// Default user of PHP where the document root is owned by root.
 const DEFAULT_USER: &str = "www-data";
 
-/// All users of a configuration that cannot be used on this machine.
-pub fn mistakes(config: &Config) -> Vec<Error> {
-    let pools = config.pools.iter().map(|pool| of_pool(pool, config));
-    pools.chain([of_front(config)]).filter_map(Result::err).collect()
+/// The pools whose users cannot be used on this machine, and why.
+pub fn mistakes<'a>(
+    config: &'a Config,
+    examined: &'a Examined,
+) -> impl Iterator<Item = (&'a str, Error)> {
+    let pools = examined.pools(config);
+    pools.filter_map(|pool| Some((pool.name.as_str(), of_pool(pool, config).err()?)))
 }
 
 /// Has this process distrust files that the users of a configuration can write to by their groups,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use maitred_os::shared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
+use crate::system::faults::Examined;
 
 /// The program without a version; others have the version as `8.2` after it.
 const NAME: &str = "maitred-php";
@@ -37,46 +39,96 @@ pub struct Programs {
     direct_calls: BTreeMap<PathBuf, OwnedFd>,
     /// PHP's command lines, by PHP version, for the pools whose commands need one.
     command_lines: BTreeMap<Option<String>, Result<PathBuf, String>>,
+    /// What programs have said of their PHP.
+    said: BTreeMap<PathBuf, Said>,
+}
+
+/// What a program has said of its PHP, and its file then.
+#[derive(Debug, Clone)]
+struct Said {
+    file: Option<ProgramStamp>,
+    php: Result<String, NoPhp>,
+}
+
+/// A file's identity and last change.
+type ProgramStamp = (u64, u64, i64, i64, u64);
+
+/// Why a program does not say its PHP version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NoPhp {
+    /// For a reason that may pass while its file stays, such as a missing library, as one sentence.
+    ForNow(String),
+    /// It says none, as one sentence.
+    Ever(String),
+}
+
+impl NoPhp {
+    fn sentence(self) -> String {
+        match self {
+            NoPhp::ForNow(why) | NoPhp::Ever(why) => why,
+        }
+    }
+}
+
+impl Said {
+    /// Whether the program would say the same again, as far as its file shows.
+    fn holds(&self, program: &Path) -> bool {
+        let may_pass = matches!(self.php, Err(NoPhp::ForNow(_)));
+        !may_pass && self.file.is_some() && self.file == stamp(program)
+    }
+}
+
+fn stamp(program: &Path) -> Option<ProgramStamp> {
+    let found = program.metadata().ok()?;
+    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
 impl Programs {
     /// Finds the programs that `config` needs, and reports missing ones.
     pub fn find(config: &Config) -> (Programs, Vec<Error>) {
         let mut found = Programs::default();
-        let mistakes = found.find_missing(config);
+        let mistakes = found.find_missing(config, &Examined::All);
         if config.pools.iter().any(|pool| pool.direct_calls) {
             found.copy_code();
         }
         (found, mistakes)
     }
 
-    /// Reports the programs that `config` needs and that are missing by now. One that was found and
-    /// is still there is not run again: that takes long on a busy machine, and the supervisor waits
-    /// for it.
-    pub fn missing_by_now(&self, config: &Config) -> Vec<Error> {
+    /// Reports the programs that these pools of `config` need and that are missing by now. One
+    /// whose file is as it was when it said its version is not run again: that takes long on a busy
+    /// machine, and the supervisor waits for it.
+    pub fn missing_by_now(&mut self, config: &Config, examined: &Examined) -> Vec<Error> {
         let mut known = Programs {
             by_version: self.by_version.clone(),
             direct_calls: BTreeMap::new(),
             command_lines: self.command_lines.clone(),
+            said: std::mem::take(&mut self.said),
         };
         known.by_version.retain(|_, program| program.is_file());
         known.command_lines.retain(|_, found| found.as_ref().is_ok_and(|path| path.is_file()));
-        known.find_missing(config)
+        known.said.retain(|program, said| said.holds(program));
+        let mistakes = known.find_missing(config, examined);
+        self.said = known.said;
+        mistakes
     }
 
-    /// Finds the programs that are not known, and reports those that are missing.
-    fn find_missing(&mut self, config: &Config) -> Vec<Error> {
+    /// Finds the programs of these pools that are not known, and reports those that are missing.
+    fn find_missing(&mut self, config: &Config, examined: &Examined) -> Vec<Error> {
         let folders = match folders() {
             Ok(folders) => folders,
             Err(error) => return vec![error],
         };
         let mut mistakes = Vec::new();
-        let mut said = BTreeMap::new();
         // Many pools may need one that is missing.
+        let said = &mut self.said;
         let mut ask_once = |program: &Path| -> Result<String, String> {
-            said.entry(program.to_owned()).or_insert_with(|| ask(program)).clone()
+            let said = said.entry(program.to_owned()).or_insert_with(|| {
+                let file = stamp(program);
+                Said { file, php: ask(program) }
+            });
+            said.php.clone().map_err(NoPhp::sentence)
         };
-        for pool in &config.pools {
+        for pool in examined.pools(config) {
             if self.by_version.contains_key(&pool.php) {
                 continue;
             }
@@ -95,7 +147,7 @@ impl Programs {
                 }),
             }
         }
-        mistakes.extend(self.find_command_lines(config));
+        mistakes.extend(self.find_command_lines(config, examined));
         mistakes
     }
 
@@ -111,9 +163,9 @@ impl Programs {
     }
 
     /// Finds PHP's command line for the pools whose commands need it.
-    fn find_command_lines(&mut self, config: &Config) -> Vec<Error> {
+    fn find_command_lines(&mut self, config: &Config, examined: &Examined) -> Vec<Error> {
         let mut mistakes = Vec::new();
-        for pool in &config.pools {
+        for pool in examined.pools(config) {
             let jobs = config.jobs.iter();
             let job = jobs.filter(|job| job.pool == pool.name).find(|job| job.is_php());
             let (Some(job), Some(program)) = (job, self.by_version.get(&pool.php)) else {
@@ -154,12 +206,14 @@ impl Programs {
     /// One sentence that lists the searched folders.
     pub fn find_one(version: Option<&str>) -> Result<PathBuf, Error> {
         let folders = folders()?;
+        let mut ask = |program: &Path| ask(program).map_err(NoPhp::sentence);
         let found = find(&folders, version, &mut ask);
         found.map_err(|why| Error::Configuration(format!("this command {why}")))
     }
 
     /// All programs and their PHP versions, as `8.2.35`. One that does not run is left out.
     pub fn all() -> Vec<(PathBuf, String)> {
+        let mut ask = |program: &Path| ask(program).map_err(NoPhp::sentence);
         existing(&folders().unwrap_or_default(), &mut ask)
     }
 
@@ -272,8 +326,9 @@ pub fn is_version(php: &str, wanted: &str) -> bool {
 }
 
 /// The PHP version of a program.
-fn ask(program: &Path) -> Result<String, String> {
-    let problem = |why: String| format!("{} {why}", program.display());
+fn ask(program: &Path) -> Result<String, NoPhp> {
+    let problem = |why: &str| format!("{} {why}", program.display());
+    let for_now = |why: String| NoPhp::ForNow(problem(&why));
     let child = maitred_os::spawn::command(program)
         .arg("--version")
         .env_clear()
@@ -281,21 +336,25 @@ fn ask(program: &Path) -> Result<String, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = child.map_err(|error| problem(format!("cannot be run: {error}")))?;
+    let mut child = child.map_err(|error| for_now(format!("cannot be run: {error}")))?;
     let no_output = || std::io::Error::other("it has no output");
     let response = child.stdout.take().ok_or_else(no_output).and_then(|mut out| listen(&mut out));
     let errors = child.stderr.take().ok_or_else(no_output).and_then(|mut out| listen(&mut out));
     let _ = child.kill();
     let _ = child.wait();
     let response =
-        response.map_err(|error| problem(format!("does not say its version: {error}")))?;
+        response.map_err(|error| for_now(format!("does not say its version: {error}")))?;
     let words = String::from_utf8_lossy(&response);
     let php = words.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
     let is_number = |php: &&str| php.starts_with(|c: char| c.is_ascii_digit());
+    if let Some(php) = php.filter(is_number) {
+        return Ok(php.to_owned());
+    }
     let errors = errors.unwrap_or_default();
-    let missing = || missing_library(&String::from_utf8_lossy(&errors));
-    let why = || missing().unwrap_or_else(|| "does not say which PHP it runs".to_owned());
-    php.filter(is_number).map(str::to_owned).ok_or_else(|| problem(why()))
+    Err(match missing_library(&String::from_utf8_lossy(&errors)) {
+        Some(why) => for_now(why),
+        None => NoPhp::Ever(problem("does not say which PHP it runs")),
+    })
 }
 
 /// PHP's command line of the version of this program.
@@ -393,12 +452,13 @@ mod tests {
         for (name, _) in files {
             std::fs::write(home.path().join(name), "").unwrap();
         }
-        let mut ask = |program: &Path| {
+        let ask = |program: &Path| {
             let name = program.strip_prefix(home.path()).unwrap().to_str().unwrap();
             let said = files.iter().find(|(file, _)| *file == name).unwrap().1;
             Ok(said.to_owned())
         };
         let home = home.path().to_str().unwrap();
+        let mut ask = |program: &Path| ask(program).map_err(NoPhp::sentence);
         let found = find(&folders, version, &mut ask);
         let plain = |text: &str| text.replace(&format!("{home}/"), "");
         found.map(|path| plain(path.to_str().unwrap())).map_err(|why| plain(&why))
@@ -447,11 +507,11 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let text = "[pools.a]\n[pools.b]\n[[sites]]\nroot = \"/\"\npool = \"a\"\n";
         let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
-        let programs =
+        let mut programs =
             Programs { by_version: [(None, file.clone())].into(), ..Programs::default() };
-        assert!(programs.missing_by_now(&config).is_empty());
+        assert!(programs.missing_by_now(&config, &Examined::All).is_empty());
         std::fs::remove_file(&file).unwrap();
-        let missing = programs.missing_by_now(&config);
+        let missing = programs.missing_by_now(&config, &Examined::All);
         assert_eq!(missing.len(), 2, "{missing:?}");
     }
 

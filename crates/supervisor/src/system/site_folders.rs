@@ -7,15 +7,20 @@ use maitred_config::{Config, Section, Site, directory_problem};
 use maitred_os::users::{self, Identity};
 
 use crate::error::Error;
+use crate::system::faults::Examined;
 
 /// The folders of sites that do not exist, or that the `front` cannot enter. For a process with one
 /// thread.
-pub fn mistakes(config: &Config, front: Option<&Identity>) -> Vec<Error> {
-    let missing = each(config, |number, setting, path| {
+pub fn mistakes(config: &Config, front: Option<&Identity>, examined: &Examined) -> Vec<Error> {
+    let sites: Vec<(usize, &Site)> = examined.sites(config).collect();
+    if sites.is_empty() {
+        return Vec::new();
+    }
+    let missing = each(&sites, |number, setting, path| {
         let problem = directory_problem(path).or_else(|| entrance_problem(path));
         Some(wrong(number, setting, path, &problem?))
     });
-    let closed = front.map(|front| closed(config, front)).into_iter().flatten();
+    let closed = front.map(|front| closed(&sites, front)).into_iter().flatten();
     missing.chain(closed).collect()
 }
 
@@ -30,8 +35,8 @@ fn entrance_problem(path: &Path) -> Option<String> {
     Some(format!("cannot be entered: {why}"))
 }
 
-fn closed(config: &Config, front: &Identity) -> Vec<Error> {
-    let closed = each(config, |number, setting, path| {
+fn closed(sites: &[(usize, &Site)], front: &Identity) -> Vec<Error> {
+    let closed = each(sites, |number, setting, path| {
         let why = path.join(".").metadata().err()?;
         // A folder that is missing, or a file, is that for root, too.
         let is_closed = !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
@@ -49,14 +54,13 @@ fn closed(config: &Config, front: &Identity) -> Vec<Error> {
     users::with_rights_of(front, || closed.collect()).unwrap_or_default()
 }
 
-/// What `check` finds about the folders of all sites.
+/// What `check` finds about the folders of these sites.
 fn each<'a>(
-    config: &'a Config,
+    sites: &'a [(usize, &Site)],
     check: impl Fn(usize, &'static str, &Path) -> Option<Error> + 'a,
 ) -> impl Iterator<Item = Error> + 'a {
-    let sites = config.sites.iter().enumerate();
-    sites.flat_map(move |(number, site)| {
-        let found = folders(site).filter_map(|(setting, path)| check(number, setting, path));
+    sites.iter().flat_map(move |(number, site)| {
+        let found = folders(site).filter_map(|(setting, path)| check(*number, setting, path));
         found.collect::<Vec<_>>()
     })
 }

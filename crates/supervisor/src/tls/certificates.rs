@@ -17,7 +17,7 @@ use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Valid
 use tracing::{error, info, warn};
 
 use crate::error::Error;
-use crate::limits::{FAULTS_CHECKED_EVERY, Moment};
+use crate::limits::{BAD_CERTIFICATES_CHECKED_EVERY, Moment};
 use crate::peer::Peer;
 use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
@@ -211,7 +211,7 @@ impl Certificates {
         }
         if !self.faults.is_empty() {
             // Changed rights of a file do not show in its stamp.
-            self.next_look = now + FAULTS_CHECKED_EVERY;
+            self.next_look = now + BAD_CERTIFICATES_CHECKED_EVERY;
         }
         if !is_same && self.changing.as_ref() != Some(&found) {
             self.changing = Some(found);
@@ -326,11 +326,11 @@ fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) 
         let mut old = before.iter().flat_map(|before| &before.certificates);
         let old = old.find(|pair| pair.cert.path == files.cert);
         let loss = if old.is_some() { Loss::Renewal } else { Loss::Tls(number) };
-        faults.extend(
-            wrong
-                .into_iter()
-                .map(|fault| faults::Fault { loss: loss.clone(), sentence: fault.to_string() }),
-        );
+        faults.extend(wrong.into_iter().map(|fault| faults::Fault {
+            section: None,
+            loss: loss.clone(),
+            sentence: fault.to_string(),
+        }));
         pairs.extend(old.cloned());
     }
     pairs
