@@ -14,7 +14,8 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 pub struct Terminal {
     ours: OwnedFd,
     theirs: File,
-    shown: Arc<Mutex<String>>,
+    /// As it came: a read may end within a character.
+    shown: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
@@ -29,7 +30,7 @@ impl Terminal {
         tcsetwinsize(&ours, size).expect("a terminal has a size");
         let name = name.into_string().expect("a name");
         let theirs = File::options().read(true).write(true).open(name);
-        let shown = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::new(Mutex::new(Vec::new()));
         let screen = File::from(ours.try_clone().expect("a descriptor"));
         let kept = shown.clone();
         std::thread::spawn(move || keep(screen, &kept));
@@ -43,12 +44,12 @@ impl Terminal {
 
     /// Whether this text was written to it.
     pub fn shows(&self, text: &str) -> bool {
-        self.shown.lock().expect("a lock").contains(text)
+        self.text().contains(text)
     }
 
     /// All that was written to it.
     pub fn text(&self) -> String {
-        self.shown.lock().expect("a lock").clone()
+        String::from_utf8_lossy(&self.shown.lock().expect("a lock")).into_owned()
     }
 
     /// Presses keys.
@@ -64,10 +65,9 @@ impl Terminal {
 }
 
 /// Until the other side is closed.
-fn keep(mut screen: File, shown: &Mutex<String>) {
+fn keep(mut screen: File, shown: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = screen.read(&mut buffer) {
-        let text = String::from_utf8_lossy(&buffer[..count]);
-        shown.lock().expect("a lock").push_str(&text);
+        shown.lock().expect("a lock").extend_from_slice(&buffer[..count]);
     }
 }

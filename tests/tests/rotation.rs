@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http;
@@ -18,6 +19,10 @@ const ROTATIONS: usize = 5;
 const ANSWERS_BETWEEN: u64 = 200;
 
 const CONNECTIONS: usize = 4;
+
+/// How late an upgrade that is over is logged at most. A front that is stopped for ten seconds
+/// counts as hung.
+const SAID_WITHIN: Duration = Duration::from_secs(2);
 
 /// The page logs one request in this number, since a pool has a limit of lines a second.
 const LOGGED_OF: u64 = 20;
@@ -154,8 +159,8 @@ fn upgrade_to_a_stopped_front(server: &Server) -> Process {
         server.signal(Signal::USR2);
         let new = wait::until("a second front", || server.processes().into_iter().find(is_new));
         new.signal(Signal::STOP);
-        let said = server.log().since(mark);
-        if !said.iter().any(|line| line.contains("upgraded to maitred")) {
+        let is_over = |line: &str| line.contains("upgraded to maitred");
+        if server.log().find_since(mark, SAID_WITHIN, is_over).is_none() {
             return new;
         }
         new.signal(Signal::CONT);

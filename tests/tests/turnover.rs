@@ -29,8 +29,9 @@ fn site() -> TempDir {
         ("who.php", "<?php echo getenv('GENERATION');"),
         (
             "hoard.php",
-            // PHP keeps part of what a script had for the next one.
-            "<?php for ($i = 0; $i < 20000; $i++) { $all[] = str_repeat('x', 2000); }
+            // PHP keeps part of what a script had for the next one. Once the file is old enough for
+            // OPcache, that would make a constant of a text that is the same each time.
+            "<?php for ($i = 0; $i < 20000; $i++) { $all[] = str_repeat(chr($i % 256), 2000); }
              echo getmypid();",
         ),
         (
