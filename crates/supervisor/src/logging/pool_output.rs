@@ -109,8 +109,8 @@ impl PoolOutput {
             }
             ReadOutcome::Failed(why) => vec![format!(
                 "its output cannot be read, and is no longer logged: {why}; find the program that \
-                 splices or writes pages of a file into its standard output or error, then reload \
-                 the server"
+                 splices or writes pages of a file into its standard output or error, then restart \
+                 the pool (`maitred reload POOL`)"
             )],
         }
     }

@@ -151,8 +151,8 @@ impl WorkerOutput {
 
     /// Whether nothing is left to be read, now that the worker has ended.
     pub fn is_drained(&mut self, now: Moment) -> bool {
-        let pipes = [&mut self.stdout, &mut self.stderr].into_iter().flatten();
-        pipes.fold(true, |all, pipe| pipe.is_drained(now) && all)
+        let mut pipes = [&mut self.stdout, &mut self.stderr].into_iter().flatten();
+        pipes.all(|pipe| pipe.is_drained(now))
     }
 
     /// When reading the rest has taken too long.

@@ -164,9 +164,9 @@ impl PipeReader {
             if let Some(pool) = self.orders.give_up_first(now) {
                 warn!(
                     "pool {pool}: a read of the output of its processes took more than {} s, so it \
-                     is not read for {} minutes; does a program of the pool hold its pipe by a \
-                     file system in user space (FUSE), or is its `memory_high` used up? Deny its \
-                     user /dev/fuse and user namespaces, then reload the server",
+                     is read no more; does a program of the pool hold its pipe by a file system in \
+                     user space (FUSE), or is its `memory_high` used up? Deny its user /dev/fuse \
+                     and user namespaces; `maitred reload {pool}` in {} minutes has it read again",
                     PIPE_TIMEOUT.as_secs(),
                     UNREAD_FOR.as_secs() / 60
                 );

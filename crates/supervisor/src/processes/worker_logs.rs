@@ -115,9 +115,8 @@ impl RunningPool {
 
     /// Whether all output is read, now that its processes have ended.
     pub fn is_drained(&mut self, now: Moment) -> bool {
-        let of_workers = self.outputs.values_mut();
-        let of_workers = of_workers.fold(true, |all, output| output.is_drained(now) && all);
-        self.plan.output.is_drained(now) && of_workers
+        let mut of_workers = self.outputs.values_mut();
+        self.plan.output.is_drained(now) && of_workers.all(|output| output.is_drained(now))
     }
 
     /// When reading the rest of its output has taken too long, or lines that were dropped are due.
