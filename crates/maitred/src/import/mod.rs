@@ -4,9 +4,9 @@ mod found_servers;
 pub mod options;
 mod prove;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,6 +36,12 @@ const MAX_FILES: usize = 10_000;
 /// Mode of a file with users.
 const USER_FILE_MODE: u32 = 0o640;
 
+/// Its mode until it has its group: it holds hashes of passwords.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Mode of a new configuration, less what the umask takes.
+const CONFIG_MODE: u32 = 0o666;
+
 /// The groups of the front, in the order of `front_user`.
 const FRONT_GROUPS: [&str; 2] = ["maitred", "www-data"];
 
@@ -47,7 +53,8 @@ pub struct Disk;
 
 impl FileReader for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
-        let file = walk::open_to_read(Path::new(path), Rule::of_reader()).map_err(|why| why.to_string())?;
+        let file = walk::open_to_read(Path::new(path), Rule::of_reader())
+            .map_err(|why| why.to_string())?;
         let mut bytes = Vec::new();
         let limited = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         match limited.map_err(|why| why.to_string())? as u64 {
@@ -176,7 +183,7 @@ fn prove_import(asked: &Import, imported: &Imported, old: &OldServer<'_>) -> Exi
 
 fn finish(asked: &Import, imported: &Imported) -> ExitCode {
     let written = match &asked.output {
-        Some(file) => write(file, &imported.toml),
+        Some(file) => write(file, &imported.toml, CONFIG_MODE).map(drop),
         None if asked.prove.prove => Ok(()),
         None => std::io::stdout()
             .write_all(imported.toml.as_bytes())
@@ -234,26 +241,46 @@ fn user_files(asked: &Import, files: &[UserFile]) -> Result<Option<tempfile::Tem
 
 /// Writes a file with users for its owner, and for the group of the front, which reads it.
 fn write_users(file: &Path, text: &str) -> Result<(), String> {
-    write(file, text)?;
-    let readable = std::fs::Permissions::from_mode(USER_FILE_MODE);
-    let changed = std::fs::set_permissions(file, readable);
-    changed.map_err(|why| format!("the mode of {} cannot be set: {why}", file.display()))?;
+    let written = write(file, text, PRIVATE_MODE)?;
     let groups = FRONT_GROUPS.iter().find_map(|name| maitred_os::users::group_named(name).ok());
     if let Some(group) = groups {
         // Who cannot give it to the group runs the server as the same user.
-        let _ = std::os::unix::fs::chown(file, None, Some(group));
+        let _ = std::os::unix::fs::fchown(&written, None, Some(group));
     }
-    Ok(())
+    let readable = std::fs::Permissions::from_mode(USER_FILE_MODE);
+    let changed = written.set_permissions(readable);
+    changed.map_err(|why| format!("the mode of {} cannot be set: {why}", file.display()))
 }
 
-/// A configuration that exists is not replaced.
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    let opened = OpenOptions::new().write(true).create_new(true).open(file);
-    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+/// Creates a file with these permission bits. A configuration that exists is not replaced.
+fn write(file: &Path, text: &str, mode: u32) -> Result<File, String> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+    let written = opened.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        Ok(file)
+    });
     written.map_err(|why| match why.kind() {
         ErrorKind::AlreadyExists => {
             format!("{} exists already; delete it, or name another file", file.display())
         }
         _ => format!("{} cannot be written: {why}", file.display()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_passwords_is_the_owners_alone_until_it_has_its_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |file: &Path| file.metadata().unwrap().permissions().mode() & 0o777;
+        let created = folder.path().join("created");
+        write(&created, "anna:$2y$05$x", PRIVATE_MODE).unwrap();
+        assert_eq!(mode(&created) & 0o077, 0);
+        let users = folder.path().join("users");
+        write_users(&users, "anna:$2y$05$x").unwrap();
+        assert_eq!(mode(&users), USER_FILE_MODE);
+        assert!(write_users(&users, "").unwrap_err().contains("exists already"));
+    }
 }
