@@ -12,9 +12,9 @@ use maitred_tests::server::{
 
 /// A link of the user of the site.
 fn link(target: &Path, name: &Path) {
-    symlink(target, name).unwrap();
+    symlink(target, name).expect("a link can be made");
     let (user, group) = user_ids(WEB_USER);
-    lchown(name, Some(user), Some(group)).unwrap();
+    lchown(name, Some(user), Some(group)).expect("root can give a link away");
 }
 
 /// The names of a listing, of those that are expected or not.
@@ -34,7 +34,9 @@ fn a_listing_shows_nothing_of_what_a_link_must_not_lead_to() {
     write_file(root.path(), ".htaccess", b"Options +Indexes\n");
     write_file(other.path(), "file", b"of another user");
     write_file(own.path(), "file", b"of the same user");
-    [root.path(), own.path(), &own.path().join("file")].map(give_to_web_user);
+    for path in [root.path(), own.path(), &own.path().join("file")] {
+        give_to_web_user(path);
+    }
     let list = root.path().join("list");
     link(&other.path().join("file"), &list.join("foreign.txt"));
     link(other.path(), &list.join("folder"));
