@@ -54,7 +54,7 @@ pub enum FillResult {
     Stored,
     /// There is a response, and it was not stored.
     NotStored,
-    /// There is a response, which was not stored because of its own request: those of others may be.
+    /// There is a response, which its own request kept from being stored: those of others may be.
     OfRequest,
     /// There is no response.
     Failed,

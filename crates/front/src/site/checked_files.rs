@@ -4,14 +4,14 @@
 //! few at a time, and the table has a limit of bytes.
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task;
+
+use crate::runtime::file_identity::Identity;
 
 /// Least interval between two checks of a file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
             return current;
         }
         let (path, load) = (file.path.to_owned(), file.load);
-        let read = task::spawn_blocking(move || (Identity::of(&path), load(&path)));
+        let read = task::spawn_blocking(move || (identity_of(&path), load(&path)));
         let (identity, loaded) = read.await.ok()?;
         self.store(file, identity, loaded)
     }
@@ -80,7 +80,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
         if now.duration_since(known.checked) < CHECK_INTERVAL {
             return Some(known.parsed.clone());
         }
-        if known.parsed.is_none() || Identity::of(path) != known.identity {
+        if known.parsed.is_none() || identity_of(path) != known.identity {
             return None;
         }
         known.checked = now;
@@ -126,30 +126,15 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
     }
 }
 
-/// What changes with the content of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-    size: u64,
-}
-
-impl Identity {
-    /// None: there is no such file.
-    fn of(path: &Path) -> Option<Identity> {
-        let found = fs::metadata(path).ok()?;
-        Some(Identity {
-            device: found.dev(),
-            inode: found.ino(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            size: found.size(),
-        })
-    }
+/// The identity of a file; none if there is no such file.
+fn identity_of(path: &Path) -> Option<Identity> {
+    rustix::fs::stat(path).ok().map(|stat| Identity::of(&stat))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const MEBIBYTE: usize = 1 << 20;

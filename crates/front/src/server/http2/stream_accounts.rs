@@ -174,8 +174,8 @@ impl StreamAccounts {
         memory.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Accounts for trailers of a request. Empty ones take no memory, and no entry: their number has
-    /// no limit.
+    /// Accounts for trailers of a request. Empty ones take no memory and no entry: their number
+    /// has no limit.
     fn trailers(&self, stream: u32, bytes: usize) {
         if bytes == 0 {
             return;
