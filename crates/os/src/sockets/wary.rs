@@ -176,7 +176,7 @@ mod tests {
 
     /// Waits until the other end is closed.
     fn ends(mut stream: UnixStream) {
-        match stream.read(&mut [0; 1]) {
+        match stream.read_to_end(&mut Vec::new()) {
             Ok(0) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             other => panic!("{other:?}"),
