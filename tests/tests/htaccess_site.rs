@@ -248,6 +248,18 @@ fn no_variable_has_php_read_a_file_in_place_of_the_body() {
 }
 
 #[test]
+fn check_names_a_file_that_exceeds_a_limit_as_a_whole() {
+    let lines = "Header set X-Name value\n".repeat(1100);
+    let root = document_root(&[("large/.htaccess", &lines), ("large/x", "page")]);
+    let server = serve(&root, &[]);
+    let file = server.configuration();
+    let (_, said) = run_maitred(&["check", file.to_str().expect("its name is UTF-8")]);
+    let name = root.path().join("large/.htaccess");
+    let sentence = format!("{}: more than 1024", name.display());
+    assert!(said.contains(&sentence) && said.contains("get a 500"), "{said}");
+}
+
+#[test]
 fn check_lists_lines_that_have_no_effect_or_are_wrong() {
     let root = document_root(&[
         (

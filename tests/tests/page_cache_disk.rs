@@ -198,6 +198,20 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     assert!(page_cache(&server)["disk"].is_null());
 }
 
+/// Gives the pool another user for a while: what it has stored is not served to the former one.
+fn with_another_user(server: Server, text: &str) -> Server {
+    if !is_root() {
+        return server;
+    }
+    server.configure_as(&text.replace("[pools.shop]", "[pools.shop]\nuser = \"nobody\""));
+    assert!(server.reload().contains("reloaded"));
+    assert!(!is_hit(&get(&server, "/page")) && is_hit(&get(&server, "/page")));
+    server.configure_as(text);
+    let server = server.restart(|_| {});
+    assert!(!is_hit(&get(&server, "/page")));
+    server
+}
+
 #[test]
 fn a_site_that_is_another_tenants_gets_neither_pages_nor_cookies_of_the_one_before() {
     let (first, second) = (site(), site());
@@ -217,6 +231,7 @@ fn a_site_that_is_another_tenants_gets_neither_pages_nor_cookies_of_the_one_befo
     server.configure_as(&renamed);
     assert!(server.reload().contains("reloaded"));
     assert!(is_hit(&get(&server, "/page")) && is_known(&server));
+    let server = with_another_user(server, &renamed);
     server.configure(&of(&second));
     assert!(server.reload().contains("reloaded"));
     assert!(!is_hit(&get(&server, "/page")) && runs(&second) == 1);
@@ -244,7 +259,7 @@ fn what_is_purged_while_the_folder_cannot_be_used_is_not_served_when_it_can_be_a
         fs::remove_file(&lock).unwrap();
         fs::create_dir(&lock).unwrap();
     });
-    server.expect_log(0, "pages are cached in memory only, and those in it are not used again");
+    server.expect_log(0, "pages are cached in memory only; the pages in that folder are discarded");
     let post = Request::post("/page", "text/plain", b"changed");
     assert_eq!(http::ask(server.address(), &post).status, 200);
     let server = server.restart(|_| fs::remove_dir(&lock).unwrap());

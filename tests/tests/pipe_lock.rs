@@ -74,8 +74,8 @@ fn a_worker_that_holds_the_lock_of_its_pools_pipe_delays_no_other_and_only_its_o
     files.wait_for_process();
     replace_worker(&server, "other");
     status(&server);
-    server.expect_log(mark, "pool www: a read of the output of its processes took more than 2 s");
-    server.expect_log(mark, "pool www: its output cannot be read, and is no longer logged");
+    server.expect_log(mark, "pool www: reading the output of its processes took more than 2 s");
+    server.expect_log(mark, "pool www: its output cannot be read (a read took more than 2 s)");
     ask(&server, "other", "/says.php?what=more");
     server.expect_log(mark, "pool other: it says more");
     replace_worker(&server, "other");

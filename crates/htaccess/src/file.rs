@@ -26,7 +26,7 @@ const NOT_ALLOWED: &str = "`htaccess_override` does not allow it";
 pub struct Mistake {
     /// The file.
     pub file: Vec<u8>,
-    /// The line, from 1.
+    /// The line, from 1; 0: the whole file.
     pub line: usize,
     /// What is wrong.
     pub why: String,
@@ -34,7 +34,11 @@ pub struct Mistake {
 
 impl std::fmt::Display for Mistake {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}:{}: {}", String::from_utf8_lossy(&self.file), self.line, self.why)
+        let file = String::from_utf8_lossy(&self.file);
+        match self.line {
+            0 => write!(out, "{file}: {}", self.why),
+            line => write!(out, "{file}:{line}: {}", self.why),
+        }
     }
 }
 

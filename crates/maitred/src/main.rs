@@ -124,6 +124,7 @@ fn role_of(command: &Command) -> Option<fn() -> ExitCode> {
         Command::Front => Some(front::front),
         Command::MemoryReader => Some(memory_reader::memory_reader),
         Command::PipeReader => Some(pipe_reader::pipe_reader),
+        Command::SlowlogWriter => Some(slowlog_writer::slowlog_writer),
         _ => None,
     }
 }

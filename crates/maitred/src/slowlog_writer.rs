@@ -21,6 +21,8 @@ pub fn slowlog_writer() -> ExitCode {
         return refuse(&"`maitred slowlog-writer` is started by `maitred serve`, not by hand");
     };
     maitred_os::signals::ignore_sigpipe();
+    // A stop waits for it, and kills it if it takes too long.
+    maitred_os::signals::ignore_sigterm();
     match write(File::from(order)) {
         Ok(()) => ExitCode::from(EXIT_SUCCESS),
         Err(why) => {

@@ -240,13 +240,13 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
             has_unkeyed: false,
             has_proxied: false,
         };
-        for (name, _) in fields {
-            asked.see(name);
+        for (name, value) in fields {
+            asked.see(name, value);
         }
         asked
     }
 
-    fn see(&mut self, name: &[u8]) {
+    fn see(&mut self, name: &[u8], value: &[u8]) {
         let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             5 if is("range") => self.has_range = true,
@@ -262,7 +262,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
         }
         // Continues after the first match: the site may have put that header into the key, and a
         // header set by a proxy may follow.
-        if is_unkeyed(name) {
+        if is_unkeyed(name) && !names_nobody(name, value) {
             if self.is_proxied(name) { self.has_proxied = true } else { self.has_unkeyed = true }
         }
     }
@@ -278,7 +278,8 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
     /// Whether it has a header of [`UNKEYED`] that is not in `keyed`.
     pub fn has_unkeyed_but(&self, keyed: &[String]) -> bool {
         let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| headers::is(name, keyed));
-        let mut names = self.fields().map(|(name, _)| name);
+        let named = self.fields().filter(|(name, value)| !names_nobody(name, value));
+        let mut names = named.map(|(name, _)| name);
         self.has_unkeyed
             && names.any(|name| is_unkeyed(name) && !self.is_proxied(name) && !is_keyed(name))
     }
@@ -322,6 +323,13 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
     pub fn is_head(&self) -> bool {
         self.request.method == "HEAD"
     }
+}
+
+/// Whether a proxy says by this header that the client has no certificate, as nginx and HAProxy do.
+fn names_nobody(name: &[u8], value: &[u8]) -> bool {
+    let value = value.trim_ascii();
+    headers::is(name, "x-ssl-client-verify") && (value.is_empty() || value == b"NONE")
+        || headers::is(name, "x-ssl-client-s-dn") && value.is_empty()
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {

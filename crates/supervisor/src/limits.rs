@@ -135,6 +135,9 @@ pub const PIPE_READERS_STUCK: usize = 16;
 /// Timeout of the process that reads pipes, from its start until it takes orders.
 pub const PIPE_READER_START: Duration = Duration::from_secs(10);
 
+/// How long it stays with nothing to read or to close.
+pub const PIPE_READER_IDLE: Duration = Duration::from_secs(30);
+
 /// Most reports acted on in one turn of the process that reads pipes.
 pub const PIPE_READER_MESSAGES_PER_TURN: usize = 2 * PIPE_ORDERS_OUT;
 

@@ -412,7 +412,11 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
                 tracing::error!("a spooled response could not be read back: {error}{suffix}");
                 RequestOutcome::ClientLeft
             })?;
-            let Some(bytes) = front else { return Ok(()) };
+            let Some(bytes) = front else {
+                // After a complete interim response, any response may follow.
+                self.progress.has_sent = self.encoder.has_begun();
+                return Ok(());
+            };
             self.progress.has_sent |= self.encoder.has_begun();
             let length = bytes.len();
             match client.try_send(bytes) {

@@ -122,7 +122,7 @@ impl Cache {
             Err(error) => {
                 let me = maitred_os::users::current().name;
                 let dir = config.cache_dir.as_deref();
-                let outcome = dir.map_or("", leave_unused);
+                let outcome = dir.map_or(MEMORY_ONLY, leave_unused);
                 let dir = dir.unwrap_or(Path::new("")).display();
                 tracing::error!(
                     "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
@@ -187,7 +187,7 @@ impl Cache {
         }
         let cache = self.clone();
         let fail = |dir: Option<&Path>, error: io::Error| {
-            let outcome = dir.map_or("", leave_unused);
+            let outcome = dir.map_or(MEMORY_ONLY, leave_unused);
             tracing::error!("cache_dir cannot be used: {error}; {outcome}");
         };
         // A thread of its own, which ends with the process: the wait has no bound.
@@ -326,14 +326,17 @@ fn log_unread_cookies(error: &io::Error) {
     );
 }
 
+/// The consequence of a failed `cache_dir`.
+const MEMORY_ONLY: &str = "pages are cached in memory only";
+
 /// Has the pages in the folder dropped when it is used again, since purges are not recorded there
 /// meanwhile. Returns the outcome, for the log.
 fn leave_unused(dir: &Path) -> &'static str {
     match journal::discard(dir) {
-        Ok(()) => "pages are cached in memory only, and those in it are not used again",
+        Ok(()) => "pages are cached in memory only; the pages in that folder are discarded",
         Err(_) => {
-            "pages are cached in memory only, and purges are not recorded in it: empty it before \
-             it is used again"
+            "pages are cached in memory only, and purges are not recorded in that folder: empty \
+             it before it is used again"
         }
     }
 }

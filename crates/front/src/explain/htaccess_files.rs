@@ -112,6 +112,12 @@ fn remarks_of_file(site: &Site, boots: bool, path: &Path) -> Vec<String> {
         sentence(remark, site, boots).map(|sentence| format!("{name}:{}: {sentence}", remark.line))
     });
     let mut lines: Vec<String> = lines.collect();
+    // Other mistakes are among the remarks on lines.
+    if let Err(mistake) = &parsed.conf
+        && mistake.line == 0
+    {
+        lines.push(format!("{name}: {}; requests for its folder get a 500", mistake.why));
+    }
     if let Ok(conf) = &parsed.conf {
         let sections = conf.files.iter().map(|section| &section.conf);
         let mut confs = std::iter::once(conf).chain(sections).map(Arc::as_ref);

@@ -43,7 +43,11 @@ fn check(
 ) -> bool {
     let checked = context.site.with_htaccess(|world, _| {
         let processor = Processor::new(client, world);
-        listing.check(|name| (!world.is_late()).then(|| processor.shows(name, request)))
+        listing.check(|name| {
+            let shows = !world.is_late() && processor.shows(name, request);
+            // A lookup that the time limit has ended decides nothing.
+            (shows || !world.is_late()).then_some(shows)
+        })
     });
     // Without the document root, nothing can be looked up.
     checked.ok().flatten().unwrap_or(true)

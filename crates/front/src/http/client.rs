@@ -203,7 +203,8 @@ pub trait Client {
     /// When the client has disconnected.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Whether it has encrypted bytes that count as sent later: only those may follow.
+    /// Whether TLS has encrypted bytes that the socket has not taken yet: only these bytes may be
+    /// sent next.
     fn has_promised(&self) -> bool {
         false
     }

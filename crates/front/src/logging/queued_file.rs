@@ -70,7 +70,11 @@ struct NoRoom<'a>(&'a QueuedFile);
 impl Display for NoRoom<'_> {
     fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
         let path = self.0.path.display();
-        write!(to, "writes to {path} take too long (a slow disk, or a process that locks the file)")
+        write!(
+            to,
+            "writes to {path} take too long (a slow disk, a process that locks the file, or the \
+             limit of threads)"
+        )
     }
 }
 
@@ -157,7 +161,12 @@ impl QueuedFile {
         self.flush(troubles);
         let state = self.lock();
         let wanted = state.queued;
-        drop(self.wait_until_done(state, wanted, patience));
+        let state = self.wait_until_done(state, wanted, patience);
+        let lost = memchr::memchr_iter(b'\n', &state.lines).count() as u64;
+        drop(state);
+        if lost > 0 {
+            troubles.lines_lost(lost, &NoRoom(self));
+        }
     }
 
     fn wait_until_done<'a>(
@@ -183,8 +192,16 @@ impl QueuedFile {
             let (queue, reports) = (self.clone(), troubles.clone());
             let thread = Builder::new().name("access log".to_owned()).stack_size(STACK_BYTES);
             state.is_running = thread.spawn(move || queue.write_all(&reports)).is_ok();
+            if !state.is_running && state.is_roots {
+                // No other process can lock the file.
+                let lines = std::mem::take(&mut state.lines);
+                write(&state.file, &lines, troubles);
+                state.done += lines.len() as u64;
+                state.is_due = false;
+            }
             // Without a thread, the next flush tries again.
-            self.is_behind.store(!state.is_running, Ordering::Release);
+            let is_behind = !state.is_running && !state.lines.is_empty();
+            self.is_behind.store(is_behind, Ordering::Release);
         }
         self.came.notify_one();
     }

@@ -121,10 +121,11 @@ impl Sites {
         before: Option<&Sites>,
     ) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
+        let with_htaccess = config.sites.iter().filter(|site| site.rules.htaccess).count().max(1);
         let limits = TableLimits {
             memory: FILE_MEMORY_BYTES / count,
             open_files: open_files_of_each(&config.sites, resources.open_files),
-            decisions: (DECISION_MEMORY_BYTES / count).max(LEAST_DECISION_BYTES),
+            decisions: (DECISION_MEMORY_BYTES / with_htaccess).max(LEAST_DECISION_BYTES),
             ..TableLimits::default()
         };
         let conf_memory = before.map(|before| before.conf_memory.clone()).unwrap_or_default();
@@ -137,7 +138,12 @@ impl Sites {
         for settings in &config.sites {
             let same = before
                 .get(&settings.hosts)
-                .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir);
+                .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
+                // With another user of its pool, it is another tenant's.
+                .filter(|site| {
+                    let cache = site.cache.as_ref();
+                    cache.is_none_or(|cache| cache.key == settings.key(config))
+                });
             sites.push(match same {
                 Some(&site) => site.clone(),
                 None => Arc::new(Site::open(config, resources, settings, limits, &conf_memory)?),
@@ -177,7 +183,8 @@ fn open_files_of_each(sites: &[maitred_config::Site], open_files: usize) -> usiz
     (open_files * 2 / 3 / folders.max(1)).min(TableLimits::default().open_files)
 }
 
-/// Memory for decisions by `.htaccess` files of all sites, in bytes, for each front thread.
+/// Memory for decisions by `.htaccess` files, in bytes, for each front thread: divided between the
+/// sites with such files, unless [`LEAST_DECISION_BYTES`] of each are more.
 const DECISION_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 
 /// A site's part of it at least: some dozens of decisions.

@@ -1,5 +1,7 @@
 //! The probe of a command: a process that prints the length of a queue now and then.
 
+use std::collections::BTreeMap;
+
 use maitred_config::{Job, Scaling};
 use maitred_os::fork::HowEnded;
 use rustix::process::{Pid, kill_process_group};
@@ -10,6 +12,7 @@ use crate::jobs::process_count::{Scale, length_of};
 use crate::jobs::slot::Slot;
 use crate::jobs::unit::{JobContext, Runs, Unit, new_output};
 use crate::limits::{JOB_PROBE_LINES, JOB_PROBE_TIMEOUT, Moment};
+use crate::logging::pool_output::PoolOutput;
 
 /// The state of a command whose number of processes follows a queue.
 #[derive(Debug)]
@@ -67,10 +70,14 @@ impl Probed {
         }
     }
 
-    /// Kills the probe, if it runs.
-    pub fn kill(&mut self) {
+    /// Kills the probe, if it runs: one that has ended, and whose output is still being read, has
+    /// given its number away.
+    pub fn kill(&mut self, outputs: &BTreeMap<i32, PoolOutput>) {
         if let Some(run) = self.run.as_mut().filter(|run| !run.is_killed) {
             run.is_killed = true;
+            if outputs.get(&run.pid).is_some_and(PoolOutput::is_ending) {
+                return;
+            }
             // It is our child, and not reaped: it cannot be another group.
             if let Some(group) = Pid::from_raw(run.pid) {
                 let _ = kill_process_group(group, rustix::process::Signal::KILL);
@@ -98,7 +105,7 @@ impl Unit {
             return false;
         }
         if probed.run.is_some() {
-            probed.kill();
+            probed.kill(&self.outputs);
             return false;
         }
         let Some(Scaling { probe, interval, .. }) = &self.job.scaling else {

@@ -107,8 +107,10 @@ impl Jobs {
 
     /// Kills the probes: the next program does not know them.
     pub fn kill_probes(&mut self) {
-        for probed in self.units.iter_mut().filter_map(|unit| unit.probed.as_mut()) {
-            probed.kill();
+        for Unit { probed, outputs, .. } in &mut self.units {
+            if let Some(probed) = probed {
+                probed.kill(outputs);
+            }
         }
     }
 

@@ -544,7 +544,7 @@ impl Unit {
     pub fn retire(&mut self, now: Moment) {
         self.is_retired = true;
         if let Some(probed) = &mut self.probed {
-            probed.kill();
+            probed.kill(&self.outputs);
         }
         let steps: Vec<JobStep> = match &mut self.runs {
             Runs::Always(slots) => {

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use maitred_control::log_limit::Admission;
+use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
@@ -68,7 +69,8 @@ impl PoolOutput {
 
     /// The end to poll, unless it is being read, is over, or the pool has used up its limit.
     pub fn listening(&self, now: Moment) -> Option<BorrowedFd<'_>> {
-        self.reader.listening().filter(|_| self.deaf_until(now).is_none())
+        // The rest of a process that has ended is little, and lines beyond the limit are counted.
+        self.reader.listening().filter(|_| self.is_ending() || self.deaf_until(now).is_none())
     }
 
     /// It is to be read, for this pool.
@@ -78,7 +80,7 @@ impl PoolOutput {
 
     /// Whether nothing is left to be read, now that its processes have ended.
     pub fn is_drained(&mut self, now: Moment) -> bool {
-        self.reader.is_drained(now) || self.deaf_until(now).is_some()
+        self.reader.is_drained(now)
     }
 
     /// Whether its process has ended.
@@ -107,11 +109,13 @@ impl PoolOutput {
                 let lines = split(&mut self.partial, bytes);
                 self.within_limit(lines, now)
             }
-            ReadOutcome::Failed(why) => vec![format!(
-                "its output cannot be read, and is no longer logged: {why}; find the program that \
-                 splices or writes pages of a file into its standard output or error, then restart \
-                 the pool (`maitred reload POOL`)"
-            )],
+            ReadOutcome::Failed(why) => {
+                // Its processes lose output from now on, and do not wait for a reader.
+                let _ = rustix::fs::fcntl_setfl(&self.writer, OFlags::NONBLOCK);
+                vec![format!(
+                    "its output cannot be read ({why}) and is no longer logged until its reload"
+                )]
+            }
         }
     }
 
@@ -210,7 +214,7 @@ mod tests {
         let most = LINES_PER_PERIOD as usize;
         assert_eq!(said(&mut output, &b"x\n".repeat(most), PERIOD).len(), most);
         rustix::io::write(output.writer(), b"more\n").expect("there is room");
-        assert!(output.listening(PERIOD).is_none() && output.is_drained(PERIOD));
+        assert!(output.listening(PERIOD).is_none());
         let later = output.deaf_until(PERIOD).expect("an end");
         assert!(output.listening(later).is_some());
         assert_eq!(read(&mut output, later), ["more"]);

@@ -141,8 +141,13 @@ pub fn let_close(ends: Vec<Arc<OwnedFd>>) {
 /// Takes ends that are to be closed, this many at most.
 pub fn take_to_close(most: usize) -> Vec<Arc<OwnedFd>> {
     let mut all = TO_CLOSE.lock().unwrap_or_else(PoisonError::into_inner);
-    let left = all.len().saturating_sub(most);
-    all.split_off(left)
+    // One that is still to be read is closed afterwards: ours would be the last descriptor.
+    let (mut free, read): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut *all).into_iter().partition(|end| Arc::strong_count(end) == 1);
+    let taken = free.split_off(free.len().saturating_sub(most));
+    free.extend(read);
+    *all = free;
+    taken
 }
 
 /// Whether ends are to be closed.

@@ -1,6 +1,6 @@
 //! The process that reads and closes the pipes that code of pools can write to (`maitred: pipes`).
-//! It is started when there is something to read, and killed when it is late; the supervisor never
-//! waits for it.
+//! It is started when there is something to read, and killed when it is late, or has nothing to do
+//! for a while; the supervisor never waits for it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +19,8 @@ use maitred_os::users::Identity;
 use tracing::{error, warn};
 
 use crate::limits::{
-    Moment, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT, START_BACKOFF_LONGEST, UNREAD_FOR,
+    Moment, PIPE_READER_IDLE, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT,
+    START_BACKOFF_LONGEST, UNREAD_FOR,
 };
 use crate::logging::tenant_pipe::{ReadOutcome, are_to_close, let_close, take_to_close};
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
@@ -50,6 +51,8 @@ pub struct PipeReader {
     peer: Option<Peer<ToPipeReader>>,
     /// When it is to take orders, if it does not yet.
     starts_until: Option<Moment>,
+    /// When it ends, if there is nothing to do.
+    idle_until: Option<Moment>,
     /// Ends that it has got and that are still open here. It closes them later than we do, so that
     /// ours is never the last close.
     taken: Vec<Arc<OwnedFd>>,
@@ -73,8 +76,8 @@ impl PipeReader {
         if self.orders.have_reports() {
             return Some(Moment::ZERO);
         }
-        let late = self.starts_until.or(self.orders.deadline());
-        late.or_else(|| (self.peer.is_none() && self.is_wanted()).then_some(self.start_at))
+        let due = self.starts_until.or(self.orders.deadline()).or(self.idle_until);
+        due.or_else(|| (self.peer.is_none() && self.is_wanted()).then_some(self.start_at))
     }
 
     /// The processes: the one that works, and those that are stuck.
@@ -113,6 +116,11 @@ impl PipeReader {
                 Err(why) => self.failed(&format!("could not be started: {why}"), now),
             }
         }
+        self.send(now);
+        self.end_if_idle(now);
+    }
+
+    fn send(&mut self, now: Moment) {
         let is_ready = self.starts_until.is_none();
         let Some(peer) = self.peer.as_mut().filter(|peer| is_ready && !peer.is_closed()) else {
             return;
@@ -146,6 +154,15 @@ impl PipeReader {
         }
     }
 
+    fn end_if_idle(&mut self, now: Moment) {
+        let is_idle = self.peer.is_some() && self.starts_until.is_none() && self.is_idle();
+        let until = self.idle_until.unwrap_or(now + PIPE_READER_IDLE);
+        self.idle_until = is_idle.then_some(until);
+        if is_idle && until <= now {
+            self.end();
+        }
+    }
+
     fn end_if_late(&mut self, now: Moment) {
         let late = self.starts_until.or(self.orders.deadline());
         let Some(peer) = self.peer.as_ref().filter(|_| late.is_some_and(|until| until <= now))
@@ -163,10 +180,10 @@ impl PipeReader {
             self.stuck.push(peer.pid());
             if let Some(pool) = self.orders.give_up_first(now) {
                 warn!(
-                    "pool {pool}: a read of the output of its processes took more than {} s, so it \
-                     is read no more; does a program of the pool hold its pipe by a file system in \
-                     user space (FUSE), or is its `memory_high` used up? Deny its user /dev/fuse \
-                     and user namespaces; `maitred reload {pool}` in {} minutes has it read again",
+                    "pool {pool}: reading the output of its processes took more than {} s; it is \
+                     not read for {} minutes. Either its memory_high is used up, or a program \
+                     holds the pipe's lock by FUSE (deny its user /dev/fuse and user namespaces). \
+                     After that time, `maitred reload {pool}` has it read again",
                     PIPE_TIMEOUT.as_secs(),
                     UNREAD_FOR.as_secs() / 60
                 );
@@ -216,7 +233,7 @@ impl PipeReader {
 
     /// The process has gone. What it had no time for is for the next one.
     fn forget(&mut self) {
-        (self.peer, self.starts_until) = (None, None);
+        (self.peer, self.starts_until, self.idle_until) = (None, None, None);
         self.orders.take_back();
         let_close(std::mem::take(&mut self.taken));
     }
@@ -224,7 +241,8 @@ impl PipeReader {
     fn failed(&mut self, what: &str, now: Moment) {
         self.start_at = self.backoff.failed_within(now, START_BACKOFF_LONGEST);
         error!(
-            "the process that reads the output of pools {what}; it is started again, and reads on"
+            "the process that reads the output of pools {what}; it is restarted, and no output is \
+             lost"
         );
     }
 }

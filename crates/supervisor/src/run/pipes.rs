@@ -62,13 +62,19 @@ impl Supervisor {
 
     /// Holds a child that has ended until its output was read: that is logged before its end.
     pub(super) fn hold_for_output(&mut self, ended: Ended) -> Option<Ended> {
-        let now = self.now();
+        let (now, pid) = (self.now(), ended.pid);
         let mut pools = self.pools.iter_mut();
-        if pools.any(|running| running.awaits_output(ended.pid, now))
-            || self.jobs.awaits_output(ended.pid, now)
+        // A zygote may have named any process as its worker.
+        if pools.any(|running| running.state.knows(pid) && running.awaits_output(pid, now))
+            || self.jobs.awaits_output(pid, now)
         {
             self.held.push(ended);
             return None;
+        }
+        // Also that of a process whose seat was emptied meanwhile: its deadline would stay.
+        let level = self.plan.fpm_log_level();
+        for running in &mut self.pools {
+            running.end_output(pid, level);
         }
         Some(ended)
     }

@@ -111,6 +111,8 @@ impl Supervisor {
             certificates.leave();
         }
         self.jobs.kill_probes();
+        // The next program does not know these entries.
+        self.slowlog_writers.keep(&self.plan.environment, true, self.now());
         self.end_memory_reader();
         self.pipe_reader.end();
         let state = handover(self);

@@ -59,9 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_an_end_or_one_that_is_missing_is_an_error() {
-        let too_long = read(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(too_long, "/dev/zero has more than 1048576 bytes");
+    fn a_file_that_is_too_long_irregular_or_missing_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1_048_577).unwrap();
+        let too_long = read(file.path()).unwrap_err();
+        assert_eq!(too_long, format!("{} has more than 1048576 bytes", file.path().display()));
+        assert_eq!(read(Path::new("/dev/zero")).unwrap_err(), "/dev/zero: it is no regular file");
         assert!(read(Path::new("/nonexistent")).unwrap_err().starts_with("/nonexistent: "));
     }
 }
