@@ -173,7 +173,7 @@ fn a_slow_log_in_a_folder_of_the_pools_user_is_written() {
     let root = scripts();
     let log = root.path().join("slow.log");
     let lines = format!("slowlog = {}\nrequest_slowlog_timeout = 1s\n", log.display());
-    let mut daemon = Daemon::start(Which::Maitred, &usual(&lines));
+    let daemon = Daemon::start(Which::Maitred, &usual(&lines));
     assert_eq!(ask(&daemon, &root, "/deep.php?ms=1500").unwrap().body(), "slept");
     assert!(!entries(&log, 1).is_empty());
     daemon.stop();

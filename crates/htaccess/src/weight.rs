@@ -6,12 +6,12 @@ use std::sync::Arc;
 /// What an allocation takes besides its content, in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// Whose memory counts.
+/// Whether values behind an `Arc` count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {
-    /// That of shared parts as well.
+    /// They count.
     Counts,
-    /// That of shared parts not: they are those of the files of directories.
+    /// They do not: they belong to the configuration of a directory.
     DoesNot,
 }
 

@@ -17,9 +17,9 @@ static const char *const in_classic_workers[] = { "pcntl_alarm", "pcntl_setcpuaf
 	"pcntl_setns", "pcntl_setpriority", "pcntl_signal", "pcntl_sigprocmask", "pcntl_unshare", NULL };
 
 static const char *const *lasting;
-static zif_handler before[LASTING_MAX];
+static zif_handler original_handlers[LASTING_MAX];
 
-static ZEND_NAMED_FUNCTION(spend)
+static ZEND_NAMED_FUNCTION(call_and_mark_process)
 {
 	const char *name = ZSTR_VAL(execute_data->func->common.function_name);
 
@@ -28,7 +28,7 @@ static ZEND_NAMED_FUNCTION(spend)
 		|| (maitred_engine.mode == MAITRED_CLASSIC && maitred_engine.request);
 	for (size_t i = 0; lasting[i]; i++) {
 		if (!strcmp(name, lasting[i])) {
-			before[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			original_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
 		}
 	}
@@ -38,6 +38,6 @@ void maitred_watch_lasting(void)
 {
 	lasting = maitred_engine.mode == MAITRED_CLASSIC ? in_classic_workers : in_copies;
 	for (size_t i = 0; lasting[i]; i++) {
-		before[i] = maitred_take_over(lasting[i], spend);
+		original_handlers[i] = maitred_take_over(lasting[i], call_and_mark_process);
 	}
 }

@@ -184,7 +184,10 @@ impl Upgrader {
             Stage::Waiting { .. } if is_still() => Some(UpgradeStep::BecomeProgram),
             Stage::Waiting { until } => (*until <= now).then(|| {
                 let limit = STILL.as_secs();
-                let why = format!("workers or the front were being started for {limit} s");
+                let why = format!(
+                    "workers or the front were being started, or output of pools was being read, \
+                     for {limit} s"
+                );
                 UpgradeStep::Refuse(why)
             }),
             Stage::OnTrial { until } => Some(UpgradeStep::JudgeTrials { late: *until <= now }),

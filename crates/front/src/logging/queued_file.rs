@@ -53,8 +53,9 @@ struct State {
     lines: Vec<u8>,
     /// Bytes that are being written.
     in_write: usize,
-    /// Bytes that were ever queued, and that were written or lost of these.
+    /// Bytes queued since the start.
     queued: u64,
+    /// How many of these are written or lost.
     done: u64,
     /// The lines are to be written now.
     is_due: bool,

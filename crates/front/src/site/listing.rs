@@ -155,8 +155,8 @@ fn is_hidden(name: &[u8]) -> bool {
 }
 
 impl Listing {
-    /// Leaves out names that may not be requested, until `is_allowed` knows of none. Whether it has
-    /// looked at all.
+    /// Leaves out names that may not be requested; stops when `is_allowed` returns none (out of
+    /// time). True when all names were checked.
     pub fn check(&mut self, mut is_allowed: impl FnMut(&[u8]) -> Option<bool>) -> bool {
         for name in &mut self.names[self.checked..] {
             let Some(is_allowed) = is_allowed(&name.name) else { return false };

@@ -88,7 +88,7 @@ impl Processor<'_> {
         let names = dir.index.unwrap_or(default);
         let mut failed = None;
         for (at, name) in names.iter().enumerate() {
-            // Without one, there is none of the others either: too many are nested, or were made.
+            // None: the limit of subrequests is reached, and the other names get none either.
             let Some(found) = self.look_up(&with_args(name, request), request) else { break };
             let status = found.status;
             take_cookies(request, &found.request);

@@ -13,7 +13,7 @@ use crate::limits::{Moment, PIPE_REST_BYTES, PIPE_REST_WAIT};
 /// The number of the next pipe.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Ends that are to be closed. Any owner of one may drop it anywhere.
+/// Descriptors to be closed by that process. Any owner of a pipe may drop it anywhere.
 static TO_CLOSE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
 /// An end of a pipe. Dropped, it is closed by the process that reads pipes.

@@ -12,8 +12,8 @@ use crate::reload::ReloadScope;
 use crate::system::faults::{Faults, Loss};
 use crate::tls::certificates::Certificates;
 
-/// The times of the checks whether faults are mended: a fault that lasts is looked at more and more
-/// rarely, since each check takes time of the supervisor.
+/// The times of the checks whether faults are mended: a fault that lasts is checked at growing
+/// intervals, since each check takes time of the supervisor.
 #[derive(Debug, Default)]
 pub struct FaultChecks {
     last: Moment,

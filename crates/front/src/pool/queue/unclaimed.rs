@@ -8,7 +8,8 @@ use crate::pool::queue::{Queue, SeatId, WorkerRef};
 impl<T: Clone + PartialEq> Queue<T> {
     /// Notes that a request is about to be withdrawn from the head of its seat, where it has
     /// waited for this long. If it was the last one there, the seat gets another only if no other
-    /// seat is idle, until its worker has finished one. Others have waited at the same time.
+    /// seat is idle, until its worker has finished one. Other requests there
+    /// have waited during the same time, so only the last one counts.
     pub fn note_unclaimed(&mut self, worker: WorkerRef, waited: Duration) {
         if let Some(entry) = self.seat_of(worker).filter(|entry| entry.taken() == 1) {
             entry.unclaimed = entry.unclaimed.saturating_add(waited);
