@@ -262,7 +262,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
         }
         // Continues after the first match: the site may have put that header into the key, and a
         // header set by a proxy may follow.
-        if is_unkeyed(name) && !names_nobody(name, value) {
+        if is_unkeyed(name) && !says_no_certificate(name, value) {
             if self.is_proxied(name) { self.has_proxied = true } else { self.has_unkeyed = true }
         }
     }
@@ -278,7 +278,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
     /// Whether it has a header of [`UNKEYED`] that is not in `keyed`.
     pub fn has_unkeyed_but(&self, keyed: &[String]) -> bool {
         let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| headers::is(name, keyed));
-        let named = self.fields().filter(|(name, value)| !names_nobody(name, value));
+        let named = self.fields().filter(|(name, value)| !says_no_certificate(name, value));
         let mut names = named.map(|(name, _)| name);
         self.has_unkeyed
             && names.any(|name| is_unkeyed(name) && !self.is_proxied(name) && !is_keyed(name))
@@ -326,7 +326,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
 }
 
 /// Whether a proxy says by this header that the client has no certificate, as nginx and HAProxy do.
-fn names_nobody(name: &[u8], value: &[u8]) -> bool {
+fn says_no_certificate(name: &[u8], value: &[u8]) -> bool {
     let value = value.trim_ascii();
     headers::is(name, "x-ssl-client-verify") && (value.is_empty() || value == b"NONE")
         || headers::is(name, "x-ssl-client-s-dn") && value.is_empty()
@@ -386,6 +386,11 @@ mod tests {
             let fields = fields.map(|name| (name.as_bytes(), &b"1"[..]));
             let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
+        }
+        for (name, value) in [("X-SSL-Client-Verify", "NONE"), ("X-SSL-Client-S-DN", " ")] {
+            let fields = [(name.as_bytes(), value.as_bytes())];
+            let asked = CacheRequest::survey(request(false), fields.into_iter());
+            assert!(!asked.has_unkeyed && !asked.has_unkeyed_but(&[]), "{name}: no certificate");
         }
         let long = "x".repeat(64 + "x-pjax".len());
         for name in [

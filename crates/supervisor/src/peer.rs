@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd, Taken};
@@ -85,6 +86,27 @@ impl Outbox {
 }
 
 impl<Out: Serialize> Peer<Out> {
+    /// Starts this program in a role of its own, named by its first argument, with `title` for its
+    /// title and our standard output and error.
+    ///
+    /// # Errors
+    /// As [`Peer::start`].
+    pub fn start_role(
+        title: &str,
+        role: &str,
+        environment: &[(String, String)],
+    ) -> io::Result<Peer<Out>> {
+        Peer::start(&Program {
+            path: Path::new(THIS_PROGRAM),
+            name: &roomy_name(title),
+            arguments: &[OsStr::new(role)],
+            environment,
+            inherit: &[],
+            output: None,
+            group: None,
+        })
+    }
+
     /// Starts `program`, which inherits one end of a new channel and nothing else.
     ///
     /// # Errors

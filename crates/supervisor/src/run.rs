@@ -447,7 +447,7 @@ impl Supervisor {
             // The children of a killed process become ours.
             self.signal_all(Signal::SIGKILL);
         }
-        if !self.phase.wants_workers() && self.has_nobody_left() {
+        if !self.phase.wants_workers() && self.all_have_ended() {
             self.server_event(ServerEvent::NobodyLeft);
         }
         self.log_errors();

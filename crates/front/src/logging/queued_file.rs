@@ -128,7 +128,7 @@ impl QueuedFile {
     }
 
     /// Adds a line that is to be written before its response ends. The response waits for a moment
-    /// at most, and not at all if an earlier one has done so in vain.
+    /// at most, and not at all after an earlier timeout.
     pub fn add_now(self: &Arc<Self>, line: &[u8], troubles: &Arc<RepeatedErrors>) {
         let mut state = self.lock();
         if state.is_roots {

@@ -2,14 +2,11 @@
 //! something is to be counted, and killed when it is late, or has nothing to count for a while; the
 //! supervisor never waits for it.
 
-use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
 
 use maitred_control::memory_reader::{FromMemoryReader, ToMemoryReader};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::Signal;
-use maitred_os::spawn::Program;
 use tracing::{error, warn};
 
 use crate::capacity::memory_reads::{MemoryReading, MemoryReads};
@@ -17,7 +14,7 @@ use crate::limits::{
     COUNT_TIMEOUT, MEMORY_READER_IDLE, MEMORY_READER_START, Moment, START_BACKOFF_LONGEST,
     UNCOUNTED_FOR,
 };
-use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
 
 /// The argument that makes our program the one that counts.
@@ -57,7 +54,7 @@ impl MemoryReader {
         self.peer.as_ref().filter(|peer| !peer.is_closed())
     }
 
-    /// When it is late, or ends for want of work.
+    /// When it is late, or its idle time ends.
     pub fn deadline(&self) -> Option<Moment> {
         self.late_at().or(self.idle_until)
     }
@@ -202,15 +199,7 @@ impl MemoryReader {
 }
 
 fn start(context: ReaderContext<'_>) -> io::Result<Peer<ToMemoryReader>> {
-    let mut peer = Peer::start(&Program {
-        path: Path::new(THIS_PROGRAM),
-        name: &roomy_name("maitred: memory"),
-        arguments: &[OsStr::new(MEMORY_READER_ROLE)],
-        environment: context.environment,
-        inherit: &[],
-        output: None,
-        group: None,
-    })?;
+    let mut peer = Peer::start_role("maitred: memory", MEMORY_READER_ROLE, context.environment)?;
     peer.say(ToMemoryReader::Begin { restricted: context.restricted }, &[]);
     Ok(peer)
 }

@@ -1,9 +1,7 @@
 //! The process that passes purges to other nodes (crate `purgelog`): it is started while the server
 //! serves, and again with growing waits when it ends.
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use maitred_config::{Config, PurgeLog, PurgeLogPlace as Configured};
 use maitred_control::nodes::{KnownNodes, NodeFigures, NodesSeen, NodesStatus};
@@ -16,7 +14,6 @@ use maitred_os::clock::since_boot_millis;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
-use maitred_os::spawn::Program;
 use maitred_os::users::Identity;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -25,7 +22,7 @@ use tracing::{error, warn};
 use crate::fronts::unconfirmed_purges::UnconfirmedPurges;
 use crate::limits::{LEAVE, Moment};
 use crate::logging::text::one_line;
-use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
 use crate::system::peer_secret;
 use crate::system::redis_files::redis_access;
@@ -398,15 +395,7 @@ fn start(
     let file = serde_json::to_vec(&settings).map_err(std::io::Error::from);
     let file = file.and_then(|json| shared::file_with("maitred-purge-log", &json));
     let started = file.and_then(|file| {
-        let mut peer = Peer::start(&Program {
-            path: Path::new(THIS_PROGRAM),
-            name: &roomy_name("maitred: purges"),
-            arguments: &[OsStr::new(PURGE_LOG_ROLE)],
-            environment: context.environment,
-            inherit: &[],
-            output: None,
-            group: None,
-        })?;
+        let mut peer = Peer::start_role("maitred: purges", PURGE_LOG_ROLE, context.environment)?;
         peer.say(ToPurgeLog::Begin, &[file.as_fd()]);
         Ok(peer)
     });

@@ -191,10 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_dropped_is_still_open() {
-        let (pipe, writer) = pipe();
+    fn an_end_that_is_dropped_is_still_open_and_closed_only_after_its_read() {
+        let (mut pipe, writer) = pipe();
+        let read = pipe.order("www");
         drop(pipe);
         assert!(are_to_close());
         assert!(rustix::io::write(&writer, b"x").is_ok());
+        let end = read.pipe.as_raw_fd();
+        let is_taken = |taken: &[Arc<OwnedFd>]| taken.iter().any(|one| one.as_raw_fd() == end);
+        let taken = take_to_close(usize::MAX);
+        assert!(!is_taken(&taken));
+        drop(read);
+        let_close(taken);
+        let taken = take_to_close(usize::MAX);
+        assert!(is_taken(&taken));
+        let_close(taken);
     }
 }

@@ -2,10 +2,8 @@
 //! It is started when there is something to read, and killed when it is late, or has nothing to do
 //! for a while; the supervisor never waits for it.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use maitred_control::pipe_reader::{
@@ -14,7 +12,6 @@ use maitred_control::pipe_reader::{
 use maitred_os::fork::HowEnded;
 use maitred_os::proc::Stat;
 use maitred_os::signals::Signal;
-use maitred_os::spawn::Program;
 use maitred_os::users::Identity;
 use tracing::{error, warn};
 
@@ -23,7 +20,7 @@ use crate::limits::{
     START_BACKOFF_LONGEST, UNREAD_FOR,
 };
 use crate::logging::tenant_pipe::{ReadOutcome, are_to_close, let_close, take_to_close};
-use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
 use crate::processes::pipe_orders::PipeOrders;
 
@@ -257,15 +254,7 @@ fn outcome_of(outcome: PipeOutcome) -> ReadOutcome {
 }
 
 fn start(context: PipeReaderContext<'_>) -> io::Result<Peer<ToPipeReader>> {
-    let mut peer = Peer::start(&Program {
-        path: Path::new(THIS_PROGRAM),
-        name: &roomy_name("maitred: pipes"),
-        arguments: &[OsStr::new(PIPE_READER_ROLE)],
-        environment: context.environment,
-        inherit: &[],
-        output: None,
-        group: None,
-    })?;
+    let mut peer = Peer::start_role("maitred: pipes", PIPE_READER_ROLE, context.environment)?;
     let begin = ToPipeReader::Begin {
         supervisor: i32::try_from(std::process::id()).unwrap_or(0),
         identity: context.identity.cloned(),

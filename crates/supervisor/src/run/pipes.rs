@@ -81,7 +81,7 @@ impl Supervisor {
 
     /// Whether no process of ours is left, and all output was read. The process that reads pipes is
     /// ended last; those that are stuck in the kernel are not waited for.
-    pub(super) fn has_nobody_left(&mut self) -> bool {
+    pub(super) fn all_have_ended(&mut self) -> bool {
         let readers = self.pipe_reader.pids();
         let is_other = |pid: &i32| !readers.contains(pid);
         if adopt::any_child() && (readers.is_empty() || adopt::children().iter().any(is_other)) {

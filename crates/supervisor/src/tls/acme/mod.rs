@@ -9,7 +9,6 @@ pub mod shared_process;
 mod sharing;
 pub mod store;
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,14 +24,13 @@ use maitred_control::shared_certificates::ToShared;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
-use maitred_os::spawn::Program;
 use maitred_tls::{Pair, PemFile, Validity, examine};
 use tracing::{debug, error, info, warn};
 
 use crate::fronts::Fronts;
 use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
 use crate::logging::text::one_line;
-use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::peer::Peer;
 use crate::tls::certificates::read_file;
 
 pub use context::{AcmeContext, AcmeTask};
@@ -499,15 +497,7 @@ fn start_order(
     let file = serde_json::to_vec(&order).map_err(std::io::Error::from);
     let file = file.and_then(|json| shared::file_with("maitred-acme", &json));
     let started = file.and_then(|file| {
-        let mut peer = Peer::start(&Program {
-            path: Path::new(THIS_PROGRAM),
-            name: &roomy_name("maitred: acme"),
-            arguments: &[OsStr::new(ACME_ROLE)],
-            environment: context.environment,
-            inherit: &[],
-            output: None,
-            group: None,
-        })?;
+        let mut peer = Peer::start_role("maitred: acme", ACME_ROLE, context.environment)?;
         peer.say(ToAcme::Get, &[file.as_fd()]);
         Ok(peer)
     });

@@ -2,10 +2,8 @@
 //! started while the server serves, and again with growing waits when it ends. Only this side has
 //! the key.
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::{AcmeShared, SharedPlace};
@@ -16,14 +14,13 @@ use maitred_control::shared_certificates::{
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
-use maitred_os::spawn::Program;
 use maitred_tls::{MAX_KEY_BYTES, SharedKey};
 use tracing::{error, warn};
 
 use super::AcmeContext;
 use super::store::Store;
 use crate::limits::Moment;
-use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
 use crate::system::redis_files::redis_access;
 use crate::tls::certificates::read_file;
@@ -188,15 +185,8 @@ impl SharedProcess {
         let json = serde_json::to_vec(&settings).map_err(|why| why.to_string())?;
         let file = shared::file_with("maitred-shared-certificates", &json);
         let started = file.and_then(|file| {
-            let mut peer = Peer::start(&Program {
-                path: Path::new(THIS_PROGRAM),
-                name: &roomy_name("maitred: certificates"),
-                arguments: &[OsStr::new(SHARED_ROLE)],
-                environment: context.environment,
-                inherit: &[],
-                output: None,
-                group: None,
-            })?;
+            let mut peer =
+                Peer::start_role("maitred: certificates", SHARED_ROLE, context.environment)?;
             peer.say(ToShared::Begin, &[file.as_fd()]);
             Ok(peer)
         });
