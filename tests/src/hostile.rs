@@ -121,11 +121,9 @@ fn describe(fd: BorrowedFd<'_>) -> String {
     }
 }
 
-/// Whether root is at the other end of this socket and messages come one by one: the channel of a
-/// process to the supervisor.
+/// Whether root has made the other end of this socket: the channel of a process to the supervisor.
 pub fn leads_to_root(loot: &Loot) -> bool {
-    let is_packets = sockopt::socket_type(&loot.fd) == Ok(SocketType::SEQPACKET);
-    is_packets && sockopt::socket_peercred(&loot.fd).is_ok_and(|peer| peer.uid.as_raw() == 0)
+    sockopt::socket_peercred(&loot.fd).is_ok_and(|peer| peer.uid.as_raw() == 0)
 }
 
 /// Whether others can be given what is written there: the end of a pipe that is written to.
@@ -206,20 +204,22 @@ pub fn send_lingering(
 pub struct SupervisorLink {
     /// A socket, on which each message is a report; where that is refused, reports go below.
     pub socket: Option<OwnedFd>,
-    /// A pipe, which takes frames.
-    pub pipe: Option<OwnedFd>,
+    /// A pipe or a stream, which takes frames.
+    pub frames: Option<OwnedFd>,
 }
 
 impl SupervisorLink {
     /// What a process has to speak with.
     pub fn of(pid: i32) -> SupervisorLink {
-        let mut way = SupervisorLink { socket: None, pipe: None };
+        let mut way = SupervisorLink { socket: None, frames: None };
         // The lowest numbers are those that the supervisor has left it; 1 and 2 are its output.
         for loot in plunder(pid) {
-            if leads_to_root(&loot) && way.socket.is_none() {
+            let kind = sockopt::socket_type(&loot.fd).ok().filter(|_| leads_to_root(&loot));
+            let takes_frames = kind == Some(SocketType::STREAM) || is_pipe_to_write(&loot);
+            if kind == Some(SocketType::SEQPACKET) && way.socket.is_none() {
                 way.socket = Some(loot.fd);
-            } else if loot.number > 2 && is_pipe_to_write(&loot) && way.pipe.is_none() {
-                way.pipe = Some(loot.fd);
+            } else if loot.number > 2 && takes_frames && way.frames.is_none() {
+                way.frames = Some(loot.fd);
             }
         }
         way
@@ -230,17 +230,17 @@ impl SupervisorLink {
         let by_socket = self.socket.as_ref().map(|socket| {
             rustix::net::send(socket, report, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())
         });
-        let by_pipe = self.pipe.as_ref().map(|pipe| write_report(pipe, report));
+        let by_frames = self.frames.as_ref().map(|frames| write_report(frames, report));
         let is_alive = |said: Option<rustix::io::Result<()>>| {
             said.is_some_and(|said| said != Err(rustix::io::Errno::PIPE))
         };
-        let (by_socket, by_pipe) = (is_alive(by_socket), is_alive(by_pipe));
-        by_socket || by_pipe
+        let (by_socket, by_frames) = (is_alive(by_socket), is_alive(by_frames));
+        by_socket || by_frames
     }
 }
 
 /// Writes a report as frames, as the supervisor expects them.
-fn write_report(pipe: &OwnedFd, report: &[u8]) -> rustix::io::Result<()> {
+fn write_report(frames: &OwnedFd, report: &[u8]) -> rustix::io::Result<()> {
     const HEADER: usize = 3;
     let mut parts = report.chunks(FRAME_BYTES - HEADER).peekable();
     let is_long = report.len() > FRAME_BYTES - HEADER;
@@ -252,7 +252,7 @@ fn write_report(pipe: &OwnedFd, report: &[u8]) -> rustix::io::Result<()> {
         };
         let length = u16::try_from(part.len()).unwrap_or(u16::MAX);
         let frame = [&length.to_ne_bytes()[..], &[kind], part].concat();
-        rustix::io::write(pipe, &frame)?;
+        rustix::io::write(frames, &frame)?;
     }
     Ok(())
 }

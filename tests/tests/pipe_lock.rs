@@ -4,7 +4,7 @@
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::status;
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::stuck_files::StuckFiles;
 use maitred_tests::{Target, wait};
 use rustix::process::{Pid, kill_process};
@@ -25,6 +25,26 @@ $parts[0]->bytes = $parts[1]->bytes = 4096;
 $c->writev(2, FFI::addr($parts[0]), 2);
 echo 'released';";
 
+/// A worker script that writes the same, at its second boot, to each pipe and socket that it has
+/// beside its output.
+const HOLDS_AT_BOOT: &str = "<?php
+$c = FFI::cdef('int open(const char *, int);
+    void *mmap(void *, size_t, int, int, int, long);
+    struct part { void *from; size_t bytes; };
+    long writev(int, const struct part *, int);', 'libc.so.6');
+$line = $c->new('char[4096]');
+$parts = $c->new('struct part[2]');
+$parts[0]->from = $c->cast('void *', FFI::addr($line));
+$parts[1]->from = $c->mmap(null, 4096, 1, 0x02, $c->open(getenv('FILE'), 0), 0);
+$parts[0]->bytes = $parts[1]->bytes = 4096;
+foreach (scandir('/proc/self/fd') as $fd) {
+    if (file_exists(__DIR__ . '/again') && $fd > 2
+        && preg_match('/^(pipe|socket):/', @readlink(\"/proc/self/fd/$fd\"))) {
+        $c->writev((int) $fd, FFI::addr($parts[0]), 2);
+    }
+}
+while (frankenphp_handle_request(function () { echo getmypid(); })) {}";
+
 /// Writes a line to the pool's pipe.
 const SAYS: &str = "<?php file_put_contents('php://stderr', \"it says {$_GET['what']}\\n\");";
 
@@ -41,11 +61,17 @@ fn ask(server: &Server, host: &str, target: &str) -> String {
     http::ask(server.address(), &Request::new("GET", target).header("Host", host)).text()
 }
 
+/// Kills the only worker of the pool of a host, and returns its process id.
+fn kill_worker(server: &Server, host: &str) -> String {
+    let worker = ask(server, host, "/pid.php");
+    let pid = Pid::from_raw(worker.parse().expect("a process id")).expect("a process id");
+    kill_process(pid, Signal::KILL).expect("the worker runs");
+    worker
+}
+
 /// Kills the only worker of the pool of a host, and waits for the response of another one.
 fn replace_worker(server: &Server, host: &str) {
-    let before = ask(server, host, "/pid.php");
-    let pid = Pid::from_raw(before.parse().expect("a process id")).expect("a process id");
-    kill_process(pid, Signal::KILL).expect("the worker runs");
+    let before = kill_worker(server, host);
     assert_ne!(ask(server, host, "/pid.php"), before);
 }
 
@@ -109,5 +135,36 @@ fn a_process_that_reads_pipes_and_is_stopped_or_killed_is_replaced_and_no_line_i
     says("four");
     says("five");
     wait::until_true("the stopped one to be gone", || !stopped.is_running());
+    server.stop();
+}
+
+#[test]
+fn a_worker_script_that_writes_an_unreadable_page_where_it_reports_its_boot_delays_no_other_pool() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let scripts = [("boots.php", HOLDS_AT_BOOT), ("pid.php", "<?php echo getmypid();")];
+    let root = document_root(&scripts);
+    let hostile = format!(
+        "[pools.hostile]\npm = \"static\"\nmax_children = 1\nmode = \"worker\"\nscript = {:?}\n\
+         env = {{ FILE = {:?} }}\n{FFI}\n\
+         [[sites]]\nhosts = [\"hostile\"]\npool = \"hostile\"\nroot = {:?}",
+        root.path().join("boots.php"),
+        files.unreadable(),
+        root.path()
+    );
+    let server = Setup::new(root.path()).workers(1).site(&hostile).start();
+    // They are dropped before the server, which waits for its processes.
+    let files = files;
+    write_file(root.path(), "again", b"");
+    let mark = server.log().mark();
+    kill_worker(&server, "hostile");
+    files.wait_for_process();
+    replace_worker(&server, "localhost");
+    status(&server);
+    replace_worker(&server, "localhost");
+    files.release();
+    server.expect_log(mark, "is killed: it does not keep to the form of reports");
     server.stop();
 }

@@ -148,12 +148,13 @@ impl Text {
 mod tests {
     use super::*;
     use crate::channel::{Channel, Received};
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_thread_reports_its_calls_when_it_gets_the_signal() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let form = ReportForm { begin: "thread ", middle: ": ", end: "." };
-        install(theirs.reports().pipe(), form).unwrap();
+        install(theirs.reports().as_fd(), form).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
         // SAFETY: gettid(2) only returns a number.
         let thread = unsafe { libc::gettid() };

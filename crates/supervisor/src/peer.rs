@@ -16,6 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::error;
 
 use crate::limits::{OUTBOX_BYTES, OUTBOX_DESCRIPTORS, OUTBOX_MESSAGES};
+use crate::system::deferred_close::close_later;
 
 /// The program of this process, even if its file was replaced since.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -113,6 +114,23 @@ impl<Out: Serialize> Peer<Out> {
     /// When the program cannot be executed or the system is out of a resource.
     pub fn start(program: &Program<'_>) -> io::Result<Peer<Out>> {
         let (ours, theirs) = Channel::pair()?;
+        Peer::start_with(program, ours, &theirs)
+    }
+
+    /// As [`Peer::start`], for a process that runs code of a tenant.
+    ///
+    /// # Errors
+    /// As [`Peer::start`].
+    pub fn start_with_tenant(program: &Program<'_>) -> io::Result<Peer<Out>> {
+        let (ours, theirs) = Channel::pair_with_tenant()?;
+        Peer::start_with(program, ours, &theirs)
+    }
+
+    fn start_with(
+        program: &Program<'_>,
+        ours: SupervisorEnd,
+        theirs: &Channel,
+    ) -> io::Result<Peer<Out>> {
         let pid = spawn::start(&Program { inherit: &theirs.descriptors(), ..*program })?;
         let pidfd = signals::pidfd(pid)?;
         Ok(Peer {
@@ -257,6 +275,15 @@ impl<Out> Peer<Out> {
         let (orders, reports) = (self.channel.orders(), self.channel.reports());
         let taken = self.channel.taken();
         (orders.as_raw_fd(), reports.as_raw_fd(), taken)
+    }
+}
+
+/// A tenant may have put descriptors into the socket of its reports, whose close waits.
+impl<Out> Drop for Peer<Out> {
+    fn drop(&mut self) {
+        if let Some(reports) = self.channel.end_reports() {
+            close_later(vec![reports]);
+        }
     }
 }
 

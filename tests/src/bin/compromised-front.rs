@@ -150,8 +150,8 @@ fn flood(way: &SupervisorLink, role: &str) -> usize {
     for nonsense in [nested.as_bytes(), &[0xff; LONGEST], b"{}", b"\"Unknown\""] {
         said += usize::from(way.say(nonsense));
     }
-    if let Some(pipe) = &way.pipe {
-        let _ = rustix::io::write(pipe, &[0xff; 4096]);
+    if let Some(frames) = &way.frames {
+        let _ = rustix::io::write(frames, &[0xff; 4096]);
     }
     said
 }
@@ -161,7 +161,7 @@ fn linger(way: &SupervisorLink) -> Vec<TcpStream> {
     for _ in 0..LINGERING_MESSAGES {
         let lingering: Vec<Lingering> =
             (0..LINGERING_EACH).flat_map(|_| Lingering::new()).collect();
-        for end in [&way.socket, &way.pipe].into_iter().flatten() {
+        for end in [&way.socket, &way.frames].into_iter().flatten() {
             let sent = hostile::send_lingering(end.as_fd(), b"\"MetricsRequested\"", &lingering);
             let _ = writeln!(io::stdout(), "{LINGERING_EACH} lingering descriptors: {sent:?}");
         }

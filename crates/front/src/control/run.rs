@@ -1,6 +1,6 @@
 //! The front process, from its first command to its last response.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -168,7 +168,7 @@ fn prepare(
         restricted: config.front_sandbox,
     }
     .settle()?;
-    let reports = supervisor.channel().reports().pipe();
+    let reports = supervisor.channel().reports().as_fd();
     maitred_os::thread_stack::install(reports, FromFront::STACK_FORM)
         .map_err(|error| error.to_string())?;
     let readable = sandbox::enter(&config)?;

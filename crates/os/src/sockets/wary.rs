@@ -83,12 +83,17 @@ pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<StreamRead
 /// Closes a stream without waiting: the closer waits for descriptors in its queue, which the kernel
 /// closes with it.
 pub fn close(stream: OwnedFd) {
-    // Nothing more can be sent to it from here on.
-    let shut = shutdown(&stream, Shutdown::Read);
-    let is_open = matches!(shut, Ok(()) | Err(Errno::NOTCONN));
-    if !is_open || !is_empty_soon(stream.as_fd()) {
+    if !is_free_to_close(stream.as_fd()) {
         closer::close(stream);
     }
+}
+
+/// Ends a stream, drops what its queue holds, and says whether a close does not wait: no
+/// descriptors are in the queue. It must not be read after this.
+pub fn is_free_to_close(stream: BorrowedFd<'_>) -> bool {
+    // Nothing more can be sent to it from here on.
+    let shut = shutdown(stream, Shutdown::Read);
+    matches!(shut, Ok(()) | Err(Errno::NOTCONN)) && is_empty_soon(stream)
 }
 
 /// Drains the queue. True when it is empty.

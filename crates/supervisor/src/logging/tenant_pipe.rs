@@ -3,18 +3,16 @@
 //! (which takes no lock), read by another process (`processes/pipe_reader.rs`), and closed by it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::limits::{Moment, PIPE_REST_BYTES, PIPE_REST_WAIT};
+use crate::system::deferred_close::close_later;
 
 /// The number of the next pipe.
 static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// Descriptors to be closed by that process. Any owner of a pipe may drop it anywhere.
-static TO_CLOSE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
 /// An end of a pipe. Dropped, it is closed by the process that reads pipes.
 #[derive(Debug)]
@@ -129,35 +127,14 @@ impl AsRawFd for TenantPipe {
 
 impl Drop for TenantPipe {
     fn drop(&mut self) {
-        let_close(vec![Arc::clone(&self.end)]);
+        close_later(vec![Arc::clone(&self.end)]);
     }
-}
-
-/// These ends are to be closed.
-pub fn let_close(ends: Vec<Arc<OwnedFd>>) {
-    TO_CLOSE.lock().unwrap_or_else(PoisonError::into_inner).extend(ends);
-}
-
-/// Takes ends that are to be closed, this many at most.
-pub fn take_to_close(most: usize) -> Vec<Arc<OwnedFd>> {
-    let mut all = TO_CLOSE.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that is still to be read is closed afterwards: ours would be the last descriptor.
-    let (mut free, read): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut *all).into_iter().partition(|end| Arc::strong_count(end) == 1);
-    let taken = free.split_off(free.len().saturating_sub(most));
-    free.extend(read);
-    *all = free;
-    taken
-}
-
-/// Whether ends are to be closed.
-pub fn are_to_close() -> bool {
-    !TO_CLOSE.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::deferred_close::{are_waiting, take};
 
     fn pipe() -> (TenantPipe, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -195,16 +172,16 @@ mod tests {
         let (mut pipe, writer) = pipe();
         let read = pipe.order("www");
         drop(pipe);
-        assert!(are_to_close());
+        assert!(are_waiting());
         assert!(rustix::io::write(&writer, b"x").is_ok());
         let end = read.pipe.as_raw_fd();
         let is_taken = |taken: &[Arc<OwnedFd>]| taken.iter().any(|one| one.as_raw_fd() == end);
-        let taken = take_to_close(usize::MAX);
+        let taken = take(usize::MAX);
         assert!(!is_taken(&taken));
         drop(read);
-        let_close(taken);
-        let taken = take_to_close(usize::MAX);
+        close_later(taken);
+        let taken = take(usize::MAX);
         assert!(is_taken(&taken));
-        let_close(taken);
+        close_later(taken);
     }
 }

@@ -112,7 +112,7 @@ fn wait(trials: &[Trial<'_>]) {
 impl<'a> Trial<'a> {
     fn start(plan: &'a PoolPlan, environment: &[(String, String)]) -> std::io::Result<Trial<'a>> {
         let (output, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let mut peer = Peer::start(&Program {
+        let mut peer = Peer::start_with_tenant(&Program {
             path: &plan.program,
             name: &roomy_name("maitred-php: trial"),
             arguments: &[OsStr::new(ZYGOTE_ROLE)],

@@ -19,10 +19,11 @@ use crate::limits::{
     Moment, PIPE_READER_IDLE, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT,
     START_BACKOFF_LONGEST, UNREAD_FOR,
 };
-use crate::logging::tenant_pipe::{ReadOutcome, are_to_close, let_close, take_to_close};
+use crate::logging::tenant_pipe::ReadOutcome;
 use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
 use crate::processes::pipe_orders::PipeOrders;
+use crate::system::deferred_close;
 
 /// The argument that makes our program the one that reads pipes.
 pub const PIPE_READER_ROLE: &str = "pipe-reader";
@@ -92,12 +93,15 @@ impl PipeReader {
 
     /// Whether nothing waits to be read or closed.
     pub fn is_idle(&self) -> bool {
-        self.orders.are_done() && self.taken.is_empty() && !are_to_close()
+        self.orders.are_done() && self.taken.is_empty() && !deferred_close::are_waiting()
     }
 
     fn is_wanted(&self) -> bool {
         let may_start = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
-        may_start && (self.orders.are_waiting() || !self.taken.is_empty() || are_to_close())
+        may_start
+            && (self.orders.are_waiting()
+                || !self.taken.is_empty()
+                || deferred_close::are_waiting())
     }
 
     /// Sends what is to be read and closed, and kills the process when it is late.
@@ -136,7 +140,7 @@ impl PipeReader {
     fn close(&mut self, now: Moment) {
         let Some(peer) = &mut self.peer else { return };
         if self.taken.is_empty() && self.orders.have_room() && !peer.is_behind() {
-            self.taken = take_to_close(PIPES_TAKEN_AT_ONCE);
+            self.taken = deferred_close::take(PIPES_TAKEN_AT_ONCE);
             if self.taken.is_empty() {
                 return;
             }
@@ -232,7 +236,7 @@ impl PipeReader {
     fn forget(&mut self) {
         (self.peer, self.starts_until, self.idle_until) = (None, None, None);
         self.orders.take_back();
-        let_close(std::mem::take(&mut self.taken));
+        deferred_close::close_later(std::mem::take(&mut self.taken));
     }
 
     fn failed(&mut self, what: &str, now: Moment) {

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use maitred_control::{FromZygote, ToZygote};
-use maitred_os::channel::PIPE_BYTES;
+use maitred_os::channel::REPORT_BUFFER_BYTES;
 
 use super::due_reports::DueReports;
 use super::opcache_stats::OpcacheStats;
@@ -56,10 +56,10 @@ impl Zygote {
         self.peer.say(order, fds);
     }
 
-    /// A turn begins: as much is read in it as the pipe holds. So no announcement stays behind the
-    /// death of its worker, and no flood holds the supervisor.
+    /// A turn begins: as much is read in it as its buffer holds. So no announcement stays behind
+    /// the death of its worker, and no flood holds the supervisor.
     pub fn begin_turn(&mut self) {
-        self.readable = self.peer.received_bytes().saturating_add(PIPE_BYTES as u64);
+        self.readable = self.peer.received_bytes().saturating_add(REPORT_BUFFER_BYTES as u64);
     }
 
     /// Reads the next report of this turn.
@@ -89,7 +89,7 @@ mod tests {
     const WORKER: WorkerId = WorkerId { seat: 0, incarnation: 1 };
 
     fn zygote() -> (Zygote, Channel) {
-        let (ours, theirs) = Channel::pair().unwrap();
+        let (ours, theirs) = Channel::pair_with_tenant().unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
         (Zygote::new(Peer::over(own, ours).unwrap()), theirs)
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_turn_no_more_is_read_than_the_pipe_holds() {
+    fn in_a_turn_no_more_is_read_than_the_buffer_holds() {
         let (mut zygote, theirs) = zygote();
         let failed = FromZygote::ForkFailed { worker: WORKER, why: "x".repeat(2000) };
         let mut turns = Vec::new();
@@ -129,11 +129,11 @@ mod tests {
             }
             turns.push(reports);
         }
-        let most = PIPE_BYTES / 2000 + 1;
+        let most = REPORT_BUFFER_BYTES / 2000 + 1;
         assert!(turns.iter().all(|reports| (1..=most).contains(reports)), "{turns:?}");
     }
 
-    /// False if the pipe is full.
+    /// False if the buffer is full.
     fn say(to: &Channel, report: &FromZygote) -> bool {
         to.reports().send(&serde_json::to_vec(report).unwrap()).is_ok()
     }

@@ -149,7 +149,7 @@ impl Supervisor {
         self.pools[id].note_php_files();
         let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
         let pool = &plan.settings.pool;
-        let started = Peer::start(&Program {
+        let started = Peer::start_with_tenant(&Program {
             path: &plan.program,
             name: &roomy_name(&format!("maitred-php: zygote pool {pool}")),
             arguments: &[OsStr::new(ZYGOTE_ROLE)],

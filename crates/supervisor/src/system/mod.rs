@@ -2,6 +2,7 @@
 
 pub mod cgroups;
 pub mod confinement;
+pub mod deferred_close;
 pub mod faults;
 pub mod identity;
 pub mod path_trust;
