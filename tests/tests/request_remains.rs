@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use maitred_tests::Target;
-use maitred_tests::http::{self, Request};
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::processes::Signal;
 use maitred_tests::server::{Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, wait};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -71,5 +72,34 @@ fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
         assert_ne!(next[0].to_string(), first, "{target}");
         assert_eq!((next[1].as_i64(), next[2].as_array().map(Vec::len)), (Some(0), Some(0)));
     }
+    server.stop();
+}
+
+#[test]
+fn a_script_takes_no_part_of_a_body_for_the_whole_when_the_front_that_has_it_ends() {
+    let script = "<?php
+        register_shutdown_function(fn () => touch(__DIR__ . '/up/ended'));
+        touch(__DIR__ . '/up/runs');
+        while (!file_exists(__DIR__ . '/up/go')) { clearstatcache(); usleep(2000); }
+        copy('php://input', __DIR__ . '/up/part');
+        rename(__DIR__ . '/up/part', __DIR__ . '/up/copied');";
+    let root = document_root(&[("index.php", script)]);
+    let up = root.path().join("up");
+    fs::create_dir(&up).unwrap();
+    give_to_web_user(&up);
+    let server = Setup::new(root.path()).workers(1).site("max_body_size = \"64M\"").start();
+    let body = vec![b'x'; 4 * MEGABYTE];
+    let mut client = Connection::open(server.address());
+    // PHP reads the body of a POST before the script runs.
+    let request = Request { method: "PUT".to_owned(), ..Request::post("/", "x/x", &body) };
+    client.send(&request.to_bytes()).unwrap();
+    wait::until_true("the script to run", || up.join("runs").exists());
+    let front = server.front().expect("a front");
+    front.signal(Signal::KILL);
+    wait::until_true("the front to end", || !front.is_running());
+    fs::write(up.join("go"), "").unwrap();
+    wait::until_true("the script to end", || up.join("ended").exists());
+    let copied = fs::metadata(up.join("copied")).map(|file| file.len());
+    assert!(copied.is_err(), "the front had more of it than the worker: {copied:?}");
     server.stop();
 }

@@ -1,7 +1,8 @@
 //! The variables that PHP makes of a request, in a script that handles one after the other.
 
+use maitred_tests::http::{self, Request};
 use maitred_tests::server::give_to_web_user;
-use maitred_tests::{Target, booted, http};
+use maitred_tests::{Target, booted};
 
 #[test]
 fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is_loaded() {
@@ -210,4 +211,53 @@ fn what_is_added_to_the_links_of_one_page_is_not_in_the_next_and_may_be_added_ag
         assert_eq!(answer.text(), format!("<a href=\"{link}\">"), "{target}");
     }
     server.stop();
+}
+
+#[test]
+fn code_that_runs_before_a_handler_finds_nothing_of_the_request_before() {
+    // A request that is malformed (1001 variables, a form without a boundary), and an object that
+    // the last request has left in its variables: each runs code of the script too early.
+    let worker = "<?php
+        final class Last {
+            public function __destruct() { print('destructor ' . json_encode($_COOKIE)); }
+        }
+        set_error_handler(function (int $level, string $message) {
+            print('handler ' . json_encode([$_COOKIE, $_SERVER['REQUEST_URI'] ?? null]));
+            return true;
+        });
+        $handle = function () {
+            echo json_encode([$_SERVER['REQUEST_URI'] === '/private', $_COOKIE['sid'] ?? null,
+                count($_GET) > 0]);
+            if (isset($_COOKIE['sid'])) {
+                $_SERVER['last'] = new Last();
+                $_GET['last'] = new Last();
+            }
+        };
+        while (frankenphp_handle_request($handle)) {}
+        file_put_contents(__DIR__ . '/end',
+            json_encode([isset($_SERVER['REQUEST_TIME']), $_GET]));";
+    let (root, setup) = booted::worker(&[("index.php", worker)]);
+    give_to_web_user(root.path());
+    let server = setup.pool("php_admin_value = { display_errors = \"1\" }").start();
+    let many = (0..1001).map(|n| format!("v{n}")).collect::<Vec<_>>().join("&");
+    for request in [
+        Request::get(&format!("/?{many}")),
+        Request::post("/?", "multipart/form-data", b"--x--"),
+        Request::get("/?plain"),
+    ] {
+        let private = Request::get("/private").header("Cookie", "sid=secret");
+        let first = http::ask(server.address(), &private).text();
+        assert_eq!(first, "[true,\"secret\",false]");
+        let other = http::ask(server.address(), &request).text();
+        assert!(
+            other.ends_with("[false,null,true]") || other.ends_with("[false,null,false]"),
+            "{other}"
+        );
+        for left in ["secret", "private", "handler", "destructor"] {
+            assert!(!other.contains(left), "{left}: {other}");
+        }
+    }
+    server.stop();
+    let end = std::fs::read_to_string(root.path().join("end")).expect("the script has ended");
+    assert_eq!(end, "[true,[]]");
 }

@@ -120,10 +120,10 @@ impl Client<'_> {
 }
 
 impl Exchange for Client<'_> {
-    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+    fn read_body(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let read = self.body.as_mut().map_or(0, |body| body.read(buffer).unwrap_or(0));
         self.event("read", read.to_string().as_bytes());
-        read
+        Some(read)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {

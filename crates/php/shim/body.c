@@ -41,6 +41,24 @@ static size_t read_part(const struct maitred_request *request, char *buffer, siz
 	return part > 0 ? (size_t) part : 0;
 }
 
+/*
+ * The front has stopped in the middle of a body: its client or the front itself is gone, or its
+ * disk has failed. No script may take the part for the whole, so it ends; one that does not run yet
+ * is not started.
+ */
+static void cut_body(void)
+{
+	/* After fastcgi_finish_request() the front has no further part in the request. */
+	if (maitred_engine.finished) {
+		return;
+	}
+	maitred_engine.body_is_cut = true;
+	maitred_engine.client_gone = true;
+	if (!PG(during_request_startup)) {
+		maitred_obey(MAITRED_CLIENT_GONE);
+	}
+}
+
 size_t maitred_read_body(char *buffer, size_t capacity)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -58,6 +76,10 @@ size_t maitred_read_body(char *buffer, size_t capacity)
 	}
 	while (done < capacity) {
 		size_t part = read_part(request, buffer + done, capacity - done);
+		if (part == MAITRED_BODY_CUT) {
+			cut_body();
+			break;
+		}
 		if (part == 0) {
 			break;
 		}

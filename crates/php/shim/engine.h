@@ -39,6 +39,7 @@ struct maitred_engine {
 	uint64_t requests;      /* requests started, the running one included */
 	bool finished;
 	bool client_gone;
+	bool body_is_cut;
 	bool fatal;             /* the script had a fatal error */
 	unsigned writes_while_leaving; /* see leave_script() */
 	bool spent;             /* see struct maitred_served */
@@ -96,6 +97,11 @@ void maitred_register_worker_functions(int module_number);
 
 /* Registers apache_response_headers(). */
 void maitred_register_response_headers(void);
+
+/* superglobals.c */
+void maitred_renew_superglobals(void);
+/* Between two requests; destructors run. May throw. */
+void maitred_empty_superglobals(void);
 
 /* functions.c */
 PHP_FUNCTION(fastcgi_finish_request);

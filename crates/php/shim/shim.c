@@ -398,7 +398,9 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	if (maitred_engine.works) {
 		maitred_worker_starts();
 	}
-	execute();
+	if (EXPECTED(!maitred_engine.body_is_cut)) {
+		execute();
+	}
 	maitred_add_error_header();
 	if (SG(request_info).path_translated) {
 		efree(SG(request_info).path_translated);
@@ -418,6 +420,7 @@ void maitred_begin(const struct maitred_request *request)
 	maitred_engine.request = request;
 	maitred_engine.finished = false;
 	maitred_engine.client_gone = false;
+	maitred_engine.body_is_cut = false;
 	maitred_engine.fatal = false;
 	maitred_engine.writes_while_leaving = 0;
 }

@@ -124,11 +124,15 @@ enum maitred_purged {
 	MAITRED_PURGE_TOO_LONG = 4,
 };
 
+/* Instead of a number of bytes: the rest of the body will not arrive. */
+#define MAITRED_BODY_CUT ((size_t) -1)
+
 /* Calls from C into Rust. `exchange` is that of the request. Verdicts are enum maitred_verdict. */
 struct maitred_callbacks {
 	int (*send)(void *exchange, const char *bytes, size_t length);
 	int (*flush)(void *exchange);
 	void (*finish)(void *exchange);
+	/* 0 at the end of the body; MAITRED_BODY_CUT if its rest will not arrive. */
 	size_t (*read_body)(void *exchange, char *buffer, size_t capacity);
 	/* `level` is enum maitred_level; `to_client`: fastcgi.logging is on. */
 	void (*log)(void *exchange, int level, bool to_client, const char *message, size_t length);

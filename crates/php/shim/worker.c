@@ -127,29 +127,6 @@ static void end_modules(void)
 	}
 }
 
-/*
- * $_ENV is kept. Variables that are only filled when code that uses them is compiled ($_SERVER and
- * $_REQUEST, with auto_globals_jit) are refilled if they have been used; $_SESSION is not part of
- * the request.
- */
-static void renew_superglobals(void)
-{
-	zval *files = &PG(http_globals)[TRACK_VARS_FILES];
-	zend_auto_global *global;
-
-	zval_ptr_dtor_nogc(files);
-	ZVAL_UNDEF(files);
-	ZEND_HASH_FOREACH_PTR(CG(auto_globals), global) {
-		if (!global->auto_global_callback
-			|| zend_string_equals(global->name, ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_ENV))) {
-			continue;
-		}
-		if (!global->jit || !global->armed) {
-			global->armed = global->auto_global_callback(global->name);
-		}
-	} ZEND_HASH_FOREACH_END();
-}
-
 static void start_buffers(void)
 {
 	if (PG(output_handler) && PG(output_handler)[0]) {
@@ -247,10 +224,13 @@ static void end_rest(void)
 	end_rewriting();
 	end_session();
 	end_body();
+	maitred_empty_superglobals();
 }
 
 static void open_request(const struct maitred_request *request)
 {
+	zval error_handler;
+
 	php_output_deactivate();
 	deactivate_sapi();
 	maitred_begin(request);
@@ -263,12 +243,16 @@ static void open_request(const struct maitred_request *request)
 	PG(header_is_being_sent) = 0;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(in_user_include) = 0;
+	/* As before any other script, no handler of the script hears of a request that is malformed. */
+	ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
+	ZVAL_UNDEF(&EG(user_error_handler));
 	sapi_activate();
 	if (PG(expose_php)) {
 		sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
 	}
 	start_buffers();
-	renew_superglobals();
+	maitred_renew_superglobals();
+	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
 	start_modules();
 	php_clear_stat_cache(0, NULL, 0);
 	SG(sapi_started) = 1;
@@ -425,6 +409,8 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	}
 	request = next_request();
 	if (!request) {
+		/* What the script does at its end may use them. */
+		maitred_renew_superglobals();
 		/* The end of the script may take as long as a request. */
 		zend_set_timeout(INI_INT("max_execution_time"), 0);
 		RETURN_FALSE;
@@ -435,8 +421,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	call.retval = &result;
 	call.params = NULL;
 	call.param_count = 0;
-	zend_call_function(&call, &cache);
-	zval_ptr_dtor(&result);
+	if (EXPECTED(!maitred_engine.body_is_cut)) {
+		zend_call_function(&call, &cache);
+		zval_ptr_dtor(&result);
+	}
 	/* With exit() the request ends like any other, after the script. */
 	if (ends_script()) {
 		return;

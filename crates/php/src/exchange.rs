@@ -28,8 +28,9 @@ pub enum Level {
 /// Connects one request to its client and to the server. A panic in any of these ends the script
 /// and is resumed by [`Engine::serve`](crate::Engine::serve).
 pub trait Exchange {
-    /// Reads the next part of the request body into `buffer`; 0 at its end.
-    fn read_body(&mut self, buffer: &mut [u8]) -> usize;
+    /// Reads the next part of the request body into `buffer`; 0 at its end, and none if its rest
+    /// will not arrive.
+    fn read_body(&mut self, buffer: &mut [u8]) -> Option<usize>;
 
     /// Sends the next bytes of the response: first the complete CGI header (RFC 3875 section 6) in
     /// one piece, then the body.

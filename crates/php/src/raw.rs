@@ -219,7 +219,8 @@ callback! {
             ptr::write_bytes(buffer, 0, capacity);
             slice::from_raw_parts_mut(buffer.cast::<u8>(), capacity)
         };
-        live.exchange.read_body(buffer).min(capacity)
+        // `MAITRED_BODY_CUT`
+        live.exchange.read_body(buffer).map_or(usize::MAX, |count| count.min(capacity))
     }
 }
 

@@ -196,9 +196,9 @@ impl Exchange for BootedWorker {
         }
     }
 
-    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+    fn read_body(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let exchange = self.exchange();
-        exchange.map_or(0, |exchange| exchange.read_body(buffer))
+        exchange.map_or(Some(0), |exchange| exchange.read_body(buffer))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {

@@ -421,23 +421,23 @@ fn verdict(said: maitred_seat::Verdict) -> Verdict {
 }
 
 impl Exchange for WorkerExchange<'_> {
-    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+    fn read_body(&mut self, buffer: &mut [u8]) -> Option<usize> {
         while self.body.is_empty() {
             if self.body_ended || is_forked_child() {
-                return 0;
+                return Some(0);
             }
             match self.next_event() {
                 Ok(Some(Step::BodyEnd)) => self.body_ended = true,
                 Ok(Some(_)) => {}
                 Ok(None) if self.read_more() => {}
-                Ok(None) | Err(()) => self.body_ended = true,
+                Ok(None) | Err(()) => return None,
             }
         }
         let count = buffer.len().min(self.body.len());
         let from = self.body.start;
         buffer[..count].copy_from_slice(&self.incoming[from..from + count]);
         self.body.start += count;
-        count
+        Some(count)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {

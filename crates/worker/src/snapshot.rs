@@ -404,8 +404,8 @@ fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
 }
 
 impl Exchange for Script {
-    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
-        self.exchange().map_or(0, |exchange| exchange.read_body(buffer))
+    fn read_body(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        self.exchange().map_or(Some(0), |exchange| exchange.read_body(buffer))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {

@@ -29,7 +29,8 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
     let waited =
         if outcome.is_end_of_wait() { Some(progress.began.elapsed()) } else { progress.queued };
     let Some(waited) = waited else { return };
-    let boot = progress.boot.unwrap_or_default();
+    // A part of the wait, by a time that the worker may have set to any.
+    let boot = progress.boot.unwrap_or_default().min(waited);
     let took = RequestTimes { boot, ..took(waited, progress.script, progress.spent) };
     match &progress.going_on {
         None => metrics.observe(thread, run.target, &took),

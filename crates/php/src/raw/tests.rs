@@ -26,8 +26,8 @@ impl Booting {
 }
 
 impl Exchange for Booting {
-    fn read_body(&mut self, _buffer: &mut [u8]) -> usize {
-        0
+    fn read_body(&mut self, _buffer: &mut [u8]) -> Option<usize> {
+        Some(0)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
