@@ -12,6 +12,7 @@ use maitred_front::Hosts;
 use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::plan::Endpoint;
 use maitred_measure::url::Url;
+use maitred_text::humanize::printable_pattern;
 use maitred_warm::client;
 use maitred_warm::run::{self, Plan, Report};
 use maitred_warm::sitemap::Sitemap;
@@ -213,7 +214,8 @@ fn as_text(report: &Report, verbose: bool) -> String {
     if report.left_out > 0 {
         lines.push(format!("{:>8}  left out (--limit)", report.left_out));
     }
-    lines.join("\n")
+    // Addresses and reasons have text of sites' sitemaps and pages.
+    lines.iter().map(|line| printable_pattern(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn as_json(report: &Report) -> serde_json::Value {
@@ -266,14 +268,14 @@ mod tests {
                 ("b".to_owned(), Verdict::There),
                 ("c".to_owned(), Verdict::NotStored("private".to_owned())),
             ],
-            troubles: vec!["sitemap x: it was answered with 404".to_owned()],
+            troubles: vec!["sitemap \u{1b}x: it was answered with 404".to_owned()],
             left_out: 2,
         };
         assert_eq!(
             as_text(&report, false),
             "1 stored, 1 there already, 1 not stored, 0 failed\n       \
              1  private, such as c\n          \
-             sitemap x: it was answered with 404\n       2  left out (--limit)"
+             sitemap \\u{1b}x: it was answered with 404\n       2  left out (--limit)"
         );
         assert!(as_text(&report, true).starts_with("stored      a\nthere       b\nnot stored  c"));
         assert_eq!(as_json(&report)["reasons"][0]["first"], "c");

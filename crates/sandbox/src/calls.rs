@@ -64,7 +64,6 @@ pub const ALLOWED: &[c_long] = &[
     libc::SYS_umask,
     libc::SYS_memfd_create,
     // Descriptors and events.
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,

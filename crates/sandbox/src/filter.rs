@@ -45,6 +45,27 @@ const OPERATIONS: [u64; 8] = [
     PR_GET_AUXV,
 ];
 
+/// Commands of fcntl(2) on descriptors, locks, seals and pipes. Others have the kernel send signals
+/// to any process of the same user (`F_SETOWN` and `F_SETSIG`, leases, `F_NOTIFY`).
+const DESCRIPTOR_COMMANDS: [u64; 16] = [
+    libc::F_DUPFD as u64,
+    libc::F_DUPFD_CLOEXEC as u64,
+    libc::F_GETFD as u64,
+    libc::F_SETFD as u64,
+    libc::F_GETFL as u64,
+    libc::F_SETFL as u64,
+    libc::F_GETLK as u64,
+    libc::F_SETLK as u64,
+    libc::F_SETLKW as u64,
+    libc::F_OFD_GETLK as u64,
+    libc::F_OFD_SETLK as u64,
+    libc::F_OFD_SETLKW as u64,
+    libc::F_ADD_SEALS as u64,
+    libc::F_GET_SEALS as u64,
+    libc::F_SETPIPE_SZ as u64,
+    libc::F_GETPIPE_SZ as u64,
+];
+
 /// Socket families: for clients, other servers and log collectors.
 const FAMILIES: [u64; 3] = [libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64];
 
@@ -94,13 +115,6 @@ fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
 
 /// Calls that depend on arguments. None of them is made for every request.
 fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let equals = |index: u8, value: u64| {
-        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
-    };
-    let any_of = |index: u8, values: &[u64]| -> Result<Vec<SeccompRule>, _> {
-        let rule = |&value: &u64| SeccompRule::new(vec![equals(index, value)?]);
-        values.iter().map(rule).collect()
-    };
     let mut sockets = any_of(0, &FAMILIES)?;
     for protocol in NETLINK {
         let family = equals(0, libc::AF_NETLINK as u64)?;
@@ -111,6 +125,7 @@ fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), thread)?;
     Ok(BTreeMap::from([
         (libc::SYS_socket, sockets),
+        (libc::SYS_fcntl, any_of(1, &DESCRIPTOR_COMMANDS)?),
         (libc::SYS_ioctl, any_of(1, &REQUESTS)?),
         (libc::SYS_prctl, any_of(0, &OPERATIONS)?),
         // The arguments of `clone3` are in memory, which a filter cannot read: since it fails with
@@ -120,6 +135,17 @@ fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         (libc::SYS_tgkill, any_of(0, &[u64::from(pid)])?),
         (libc::SYS_prlimit64, any_of(0, &[0, u64::from(pid)])?),
     ]))
+}
+
+/// The argument has this value.
+fn equals(index: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+/// The argument has one of these values.
+fn any_of(index: u8, values: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let rule = |&value: &u64| SeccompRule::new(vec![equals(index, value)?]);
+    values.iter().map(rule).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +161,19 @@ mod tests {
         let mut seen = HashSet::new();
         for call in lists.into_iter().flatten().chain(conditional.keys()) {
             assert!(seen.insert(*call), "system call {call} is listed twice");
+        }
+    }
+
+    #[test]
+    fn no_command_of_fcntl_is_allowed_by_which_the_kernel_signals_another_process() {
+        // include/uapi/asm-generic/fcntl.h
+        const F_SETSIG: i32 = 10;
+        const F_SETOWN_EX: i32 = 15;
+        let signalling = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE, libc::F_NOTIFY];
+        let rules = conditional(1).unwrap();
+        assert_eq!(rules[&libc::SYS_fcntl], any_of(1, &DESCRIPTOR_COMMANDS).unwrap());
+        for command in signalling {
+            assert!(!DESCRIPTOR_COMMANDS.contains(&(command as u64)), "{command}");
         }
     }
 

@@ -125,17 +125,21 @@ pub fn check(pair: &Pair) -> Result<(), Fault> {
     Certified::read(pair, &crypto()).map(drop)
 }
 
-/// The validity of a host's certificate.
+/// The validity of a host's certificate by an authority. It has no other names: it would be used
+/// for those as well, and the authority has to issue what was requested (RFC 8555 section 7.4).
 ///
 /// # Errors
 /// A fault of it or its key, or that it is for other hosts.
 pub fn examine(pair: &Pair, host: &str) -> Result<Validity, Fault> {
     let certified = Certified::read(pair, &crypto())?;
-    if !Choice::among(std::slice::from_ref(&certified), &[]).covers(host) {
-        let sentence = format!("the certificate is not for {host}");
-        return Err(Fault::of(&pair.cert.path, sentence));
-    }
-    Ok(certified.valid)
+    let covers = Choice::among(std::slice::from_ref(&certified), &[]).covers(host);
+    let other = certified.names.iter().find(|name| !name.eq_ignore_ascii_case(host));
+    let sentence = match other {
+        _ if !covers => format!("the certificate is not for {host}"),
+        Some(other) => format!("the certificate is for {other} as well, which was not requested"),
+        None => return Ok(certified.valid),
+    };
+    Err(Fault::of(&pair.cert.path, sentence))
 }
 
 fn about_all(material: &Material, why: &rustls::Error) -> Fault {
@@ -185,8 +189,13 @@ mod tests {
 
     /// The PEM of a certificate for a host, and of its key.
     fn issue(authority: &Authority, host: &str) -> [String; 2] {
+        issue_for(authority, &[host])
+    }
+
+    fn issue_for(authority: &Authority, hosts: &[&str]) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let params = CertificateParams::new(hosts).unwrap();
         let certificate = params.signed_by(&key, authority).unwrap();
         [certificate.pem(), key.serialize_pem()]
     }
@@ -225,6 +234,21 @@ mod tests {
             .with_root_certificates(roots)
             .with_client_auth_cert(vec![cert], key)
             .unwrap()
+    }
+
+    #[test]
+    fn a_certificate_by_an_authority_has_the_name_of_its_host_and_no_other() {
+        let authority = authority();
+        let examined = |hosts: &[&str]| {
+            let [cert, key] = issue_for(&authority, hosts);
+            let pair = Pair { cert: file("cert", &cert), key: file("key", &key) };
+            examine(&pair, "a.com").map_err(|fault| fault.sentence)
+        };
+        assert!(examined(&["a.com"]).is_ok() && examined(&["A.com"]).is_ok());
+        let why = examined(&["a.com", "b.com"]).unwrap_err();
+        assert!(why.contains("for b.com as well"), "{why}");
+        assert!(examined(&["b.com"]).unwrap_err().contains("not for a.com"));
+        assert!(examined(&["a.com", "*.com"]).is_err());
     }
 
     /// The kind of the handshake, and whether the server knows a certificate of the client.

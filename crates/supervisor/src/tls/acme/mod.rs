@@ -404,7 +404,14 @@ impl AcmeManager {
         }
         self.sharing.share_certificate(&order.name, &both, valid);
         self.sharing.release();
-        self.schedule.issued(valid);
+        if let Some(wait) = self.schedule.issued(valid, context.clocks()) {
+            warn!(
+                "the new certificate for {} is due for renewal already; is the clock right? It is \
+                 ordered again in {}",
+                order.name,
+                in_words(wait)
+            );
+        }
         self.check_at = Moment::ZERO;
         use_issued(&order.name, pair, valid, context);
     }

@@ -32,6 +32,11 @@ const LIMITED: (Duration, Duration) = (Duration::from_secs(3600), Duration::from
 /// How long all other hosts wait then.
 const LIMITED_ALL: Duration = Duration::from_secs(60);
 
+/// First and longest wait after an order whose certificate is due for renewal at once: the clock is
+/// wrong, or the authority gives it little life. Further orders would use up the authority's limits.
+const DUE_AT_ISSUE: (Duration, Duration) =
+    (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
+
 /// Longest wait that an authority can request.
 pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -79,6 +84,8 @@ pub struct HostState {
     limited: bool,
     /// A reload has shortened its wait, and it has not been tried since.
     hurried: bool,
+    /// Certificates in a row that were due for renewal when they were issued.
+    due_at_issue: u32,
 }
 
 /// The schedule.
@@ -180,13 +187,23 @@ impl Schedule {
         entry.is_some_and(|entry| entry.hurried)
     }
 
-    /// The running order has succeeded.
-    pub fn issued(&mut self, valid: Validity) {
+    /// The running order has succeeded. How long the next one waits, if the certificate is due for
+    /// renewal already.
+    pub fn issued(&mut self, valid: Validity, now: Clocks) -> Option<Duration> {
         self.unreached = None;
-        let name = self.asked.take();
-        if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
-            *entry = HostState { valid: Some(valid), ..HostState::default() };
+        let name = self.asked.take()?;
+        let entry = self.entries.get_mut(&name)?;
+        let before = entry.due_at_issue;
+        *entry = HostState { valid: Some(valid), ..HostState::default() };
+        if renewal_of(&name, &valid) > now.wall {
+            return None;
         }
+        let (first, longest) = DUE_AT_ISSUE;
+        let wait = (first * 2u32.saturating_pow(before.min(16))).min(longest);
+        entry.due_at_issue = before.saturating_add(1);
+        (entry.tried, entry.not_before) = (Some(now.moment), now.moment + wait);
+        entry.limited = true;
+        Some(wait)
     }
 
     /// The running order has failed. `random` spreads the retries of several servers.

@@ -54,7 +54,7 @@ fn a_host_without_a_certificate_is_asked_for_at_once_and_one_at_a_time() {
     assert_eq!(schedule.next(at(5)).as_deref(), Some("a.com"));
     assert_eq!(schedule.next(at(5)), None);
     assert_eq!(schedule.deadline(at(5)), None);
-    schedule.issued(valid(at(5), 90));
+    schedule.issued(valid(at(5), 90), at(5));
     assert_eq!(schedule.next(at(5)).as_deref(), Some("b.com"));
 }
 
@@ -107,7 +107,7 @@ fn what_the_authority_asks_to_wait_is_waited_and_no_reload_hurries_it() {
     schedule.hurry();
     assert_eq!(schedule.next(at(59)), None, "no order is due for a while");
     assert_eq!(schedule.next(at(60)).as_deref(), Some("b.com"));
-    schedule.issued(valid(at(60), 90));
+    schedule.issued(valid(at(60), 90), at(60));
     assert_eq!(schedule.next(at(4999)), None);
     assert_eq!(schedule.next(at(5000)).as_deref(), Some("a.com"));
 }
@@ -161,7 +161,7 @@ fn a_failure_is_news_once_and_the_certificate_before_stays() {
     let (_, entry, _) = schedule.hosts(now).next().unwrap();
     assert_eq!((entry.valid, entry.failures), (Some(life), 3));
     schedule.next(now);
-    schedule.issued(valid(now, 1));
+    schedule.issued(valid(now, 1), now);
     let (_, entry, _) = schedule.hosts(now).next().unwrap();
     assert_eq!((entry.failures, &entry.error), (0, &None));
 }
@@ -188,8 +188,28 @@ fn an_authority_that_is_not_there_is_asked_and_told_of_once_for_all_hosts() {
     assert!(due <= now.moment + HURRY, "a reload has it asked soon");
     now = at(due.as_secs());
     assert!(schedule.next(now).is_some());
-    schedule.issued(valid(now, 90));
+    schedule.issued(valid(now, 90), now);
     assert!(schedule.next(now).is_some(), "and the others follow");
+}
+
+#[test]
+fn a_certificate_that_is_due_when_it_is_issued_is_not_ordered_again_at_once() {
+    let mut schedule = one();
+    let (mut now, mut waits) = (at(200 * 24 * 3600), Vec::new());
+    for _ in 0..7 {
+        assert!(schedule.next(now).is_some());
+        // By a clock that is ahead: two thirds of its life are over.
+        let wait = schedule.issued(valid(at(now.moment.as_secs() - 61 * 24 * 3600), 90), now);
+        waits.push(wait.unwrap().as_secs() / 3600);
+        schedule.hurry();
+        assert_eq!(schedule.next(now), None);
+        now = at(schedule.deadline(now).unwrap().as_secs());
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 24, 24]);
+    assert!(schedule.next(now).is_some());
+    assert_eq!(schedule.issued(valid(now, 90), now), None);
+    let later = at(now.moment.as_secs() + 59 * 24 * 3600);
+    assert_eq!(schedule.next(at(later.moment.as_secs() - 5 * 24 * 3600)), None);
 }
 
 #[test]
@@ -212,7 +232,7 @@ fn what_another_node_does_is_waited_for_and_is_no_failure() {
     let why = "elsewhere".to_owned();
     schedule.put_off(PutOff { wait: 300 * SECOND, why, is_limited: false }, at(3).moment);
     assert_eq!(schedule.next(at(3)).as_deref(), Some("b.com"));
-    schedule.issued(valid(at(3), 90));
+    schedule.issued(valid(at(3), 90), at(3));
     assert_eq!(schedule.next(at(302)), None);
     schedule.renewed("a.com", valid(at(302), 90));
     assert_eq!(schedule.next(at(303)), None);
@@ -236,7 +256,9 @@ proptest! {
                     prop_assert!(asked.is_none() || next.is_none());
                     asked = asked.or(next);
                 }
-                2 if asked.take().is_some() => schedule.issued(valid(now, 1)),
+                2 if asked.take().is_some() => {
+                    prop_assert_eq!(schedule.issued(valid(now, 1), now), None);
+                }
                 3..=5 if asked.take().is_some() => {
                     let cause = [Cause::Unreachable, Cause::Refused, Cause::Limited];
                     let failure = failed(cause[usize::from(what) - 3]);
@@ -255,7 +277,7 @@ proptest! {
             now = at(due.as_secs().max(now.moment.as_secs()) + 1);
             if let Some(name) = schedule.next(now) {
                 seen.insert(name);
-                schedule.issued(valid(now, 90));
+                schedule.issued(valid(now, 90), now);
             }
         }
         prop_assert_eq!(seen.len(), names.len());

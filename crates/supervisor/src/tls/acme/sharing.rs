@@ -412,7 +412,7 @@ impl AcmeManager {
             error!("{} cannot be written: {why}; it is read again later", file.display());
         }
         if self.schedule.asked() == Some(host) {
-            self.schedule.issued(valid);
+            self.schedule.issued(valid, context.clocks());
         } else {
             self.schedule.renewed(host, valid);
         }
