@@ -163,6 +163,7 @@ impl Supervisor {
             certificates,
             faults,
             kept,
+            changes_users: *scope != ReloadScope::Mended,
             lets_rest: *scope == ReloadScope::All,
             stays,
             ..Reload::new(ticket, config, changes, self.now())
@@ -192,7 +193,7 @@ impl Supervisor {
     /// Starts new pools. They need no trial: there is no generation to keep instead.
     fn add_pools(&mut self, reload: &mut Reload) {
         for name in reload.changes.added.clone() {
-            match self.plan_pool(&name, &reload.config) {
+            match self.plan_pool(&name, reload) {
                 Ok(plan) => {
                     let generation = self.pools.next_generation();
                     let running = RunningPool::new(generation, self.fronts.line(), plan);
@@ -206,12 +207,15 @@ impl Supervisor {
     }
 
     /// Plans the next generation of a pool.
-    pub(super) fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
+    fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
+        let config = &reload.config;
         let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
         let scoreboard = self.scoreboards.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
         let mut plan = plan.map_err(|why| why.to_string())?;
+        let before = self.pools.current_of(name).filter(|_| !reload.changes_users);
+        before.map_or(Ok(()), |before| plan.keeps_user_of(&before.plan))?;
         self.scoreboards.applications.add(name, plan.uid);
         plan.settings.cache_size = self.pools.opcache_size(pool, config);
         Ok(plan)
@@ -327,7 +331,7 @@ impl Supervisor {
     /// Gives the pools that are to be restarted another generation beside the one that serves.
     fn start_reload_trials(&mut self, reload: &mut Reload) {
         for name in reload.changes.restarted.clone() {
-            match self.plan_pool(&name, &reload.config) {
+            match self.plan_pool(&name, reload) {
                 Ok(mut plan) => {
                     let list = self.preloading.take_list(&name);
                     if let Some(list) = list.filter(|_| reload.preloading.contains(&name)) {
