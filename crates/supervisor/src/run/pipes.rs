@@ -63,9 +63,9 @@ impl Supervisor {
     /// Holds a child that has ended until its output was read: that is logged before its end.
     pub(super) fn hold_for_output(&mut self, ended: Ended) -> Option<Ended> {
         let (now, pid) = (self.now(), ended.pid);
-        let mut pools = self.pools.iter_mut();
         // A zygote may have named any process as its worker.
-        if pools.any(|running| running.state.knows(pid) && running.awaits_output(pid, now))
+        let owners = self.pools.owners_of(pid);
+        if owners.iter().any(|owner| self.pools[owner.id].awaits_output(pid, now))
             || self.jobs.awaits_output(pid, now)
         {
             self.held.push(ended);
