@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Request};
+use maitred_tests::jobs;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, user_ids, write_file,
@@ -98,7 +99,11 @@ fn compromise(pid: i32, role: &str, what: &str) -> Guarded {
 }
 
 /// The same, and what it prints from then on.
-fn compromised(pid: i32, role: &str, what: &str) -> (Guarded, impl Iterator<Item = String>) {
+fn compromised(
+    pid: i32,
+    role: &str,
+    what: &str,
+) -> (Guarded, impl Iterator<Item = String> + use<>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compromised-front"));
     command.args([&pid.to_string(), role, what]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut hostile = Guarded::spawn(&mut command, Signal::TERM);
@@ -278,6 +283,34 @@ fn a_zygote_that_foresees_the_pids_of_others_costs_its_own_pool_alone() {
     assert_eq!(zygote("second").pid, other.pid);
     let log = server.log_text();
     assert!(!log.contains("the zygote of pool `second`"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_zygote_that_names_its_pools_command_as_a_worker_is_killed_and_leaves_nothing() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let root = site();
+    let sleeper = jobs::command("sleeper", &["command = [\"sleep\", \"1000\"]"]);
+    let setup = Setup::new(root.path()).workers(1).pool(&format!("user = {WEB_USER:?}"));
+    let server = setup.site(&sleeper).start();
+    let [sleeper] = jobs::running(&server, "sleeper", 1)[..] else { panic!("one") };
+    let victim = server.zygote().expect("a zygote");
+    let (hostile, said) = compromised(victim.pid, "zygote", &sleeper.to_string());
+    expect_announced(&server, said);
+    server.expect_log(0, "the zygote of pool `www` is killed: it did not keep to the rules");
+    drop(hostile);
+    Process::read(sleeper).expect("it is no worker").signal(Signal::KILL);
+    jobs::running(&server, "sleeper", 1);
+    server.wait_for_full_strength(1, wait::DEADLINE);
+    let reloaded = jobs::maitred(&server, &["reload", "www"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    wait::until_true("the generation before to go", || {
+        let fds = fs::read_dir(format!("/proc/{}/fd", server.supervisor().pid));
+        let fds = fds.expect("it runs").flatten().flat_map(|fd| fs::read_link(fd.path()));
+        fds.filter(|file| file.starts_with("/memfd:maitred-www (deleted)")).count() == 1
+    });
     server.stop();
 }
 

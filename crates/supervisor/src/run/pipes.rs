@@ -1,6 +1,6 @@
 //! The pipes that code of pools can write to: another process reads and closes them.
 
-use maitred_os::fork::{Ended, HowEnded};
+use maitred_os::fork::Ended;
 
 use super::Supervisor;
 use crate::limits::PIPE_READER_MESSAGES_PER_TURN;
@@ -52,12 +52,6 @@ impl Supervisor {
             restricted: self.plan.config.front_sandbox,
             now: self.now(),
         });
-    }
-
-    /// Whether the child that has ended was a process that reads pipes.
-    pub(super) fn pipe_reader_ended(&mut self, pid: i32, how: HowEnded) -> bool {
-        let now = self.now();
-        self.pipe_reader.process_ended(pid, how, now)
     }
 
     /// Holds a child that has ended until its output was read: that is logged before its end.
