@@ -27,6 +27,8 @@ use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
 use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
+use crate::system::cgroups::Groups;
+use crate::system::programs::Programs;
 use crate::tls::certificates::Certificates;
 
 impl Supervisor {
@@ -169,7 +171,7 @@ impl Supervisor {
             ..Reload::new(ticket, config, changes, self.now())
         };
         self.plan.programs = programs;
-        self.plan.limit(&reload.config);
+        Groups::arrange_added(&mut self.plan.groups, &reload.config, &reload.changes.added);
         self.add_pools(&mut reload);
         self.reloader.start(reload);
         self.send_configuration();
@@ -273,6 +275,7 @@ impl Supervisor {
             for id in self.pools.current_unless(stays) {
                 self.close_pool(id);
             }
+            (self.plan.programs, _) = Programs::find(&self.plan.config);
             let why = format!("the reload is refused, all is as before: {why}");
             return self.reloader.finish(reload.ticket, Err(why));
         }
@@ -292,6 +295,7 @@ impl Supervisor {
         let is_same_log = self.plan.config.access_log == reload.config.access_log;
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
+        self.plan.limit(&reload.config);
         self.follow_faults(reload.faults.clone());
         self.keep_groups();
         self.plan.follow_configuration();

@@ -130,6 +130,15 @@ impl Groups {
         arranged.map_err(|why| warning(config, &why))
     }
 
+    /// Creates the groups of the pools that a reload adds, whose processes start before the
+    /// configuration is used. Those of the others keep their limits until then: the reload may be
+    /// refused. What fails is found again by [`Groups::arrange`].
+    pub fn arrange_added(groups: &mut Option<Groups>, config: &Config, added: &BTreeSet<String>) {
+        let mut config = config.clone();
+        config.pools.retain(|pool| added.contains(&pool.name));
+        let _ = Groups::arrange(groups, &config);
+    }
+
     fn inside(present: Group, config: &Config) -> Result<Groups, String> {
         // A program that takes over is in the right group already.
         let is_own = present.path().file_name() == Some(OWN_GROUP.as_ref());
@@ -382,6 +391,50 @@ mod tests {
              are mounted here; boot with systemd.unified_cgroup_hierarchy=1, or give the \
              container /sys/fs/cgroup"
         );
+    }
+
+    /// Groups in a folder with the files of two pools. None where there is no group to begin with.
+    fn pretended(folder: &Path) -> Option<Groups> {
+        let own = Group::of_this_process();
+        let own = own.map_err(|why| eprintln!("skipped: no control group: {why}")).ok()?;
+        for pool in ["shop", "blog"] {
+            let group = folder.join(format!("{POOL_GROUP}{pool}"));
+            std::fs::create_dir(&group).unwrap();
+            for file in ["cgroup.procs", "memory.max", "memory.high"] {
+                std::fs::write(group.join(file), "").unwrap();
+            }
+        }
+        std::fs::write(folder.join("cgroup.controllers"), "memory").unwrap();
+        Some(Groups {
+            // An absolute path is not one beneath.
+            base: own.make(&folder.to_string_lossy()).unwrap(),
+            controllers: BTreeSet::from(["memory"]),
+            divided: Vec::new(),
+            own: None,
+            pools: BTreeMap::new(),
+            left: Vec::new(),
+            tried: Moment::ZERO,
+        })
+    }
+
+    #[test]
+    fn a_reload_limits_pools_that_run_only_when_it_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(groups) = pretended(folder.path()) else { return };
+        let mut groups = Some(groups);
+        let limit = |pool: &str| {
+            let file = folder.path().join(format!("{POOL_GROUP}{pool}/memory.max"));
+            std::fs::read_to_string(file).unwrap()
+        };
+        Groups::arrange(&mut groups, &config("memory_max = \"64M\"")).unwrap();
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("67108864", ""));
+        let mut both = config("memory_max = \"128M\"");
+        let blog = config("memory_max = \"32M\"").pools.remove(0);
+        both.pools.push(Pool { name: "blog".to_owned(), ..blog });
+        Groups::arrange_added(&mut groups, &both, &BTreeSet::from(["blog".to_owned()]));
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("67108864", "33554432"));
+        Groups::arrange(&mut groups, &both).unwrap();
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("134217728", "33554432"));
     }
 
     /// Groups beneath one of this test. None where no group can be made.
