@@ -9,9 +9,13 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sockopt};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sockopt,
+};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use serde_json::Value;
 
 use crate::processes::{self, Process};
 
@@ -28,6 +32,9 @@ const TRIES_EACH_LOOK: usize = 8;
 
 /// How long closing a lingering socket takes. Longer than any test waits.
 const LINGER: Duration = Duration::from_secs(120);
+
+/// Most bytes of an order (`crates/os/src/packets.rs`).
+const LONGEST_ORDER: usize = 64 * 1024;
 
 /// Most bytes of a frame of reports (`crates/os/src/channel.rs`).
 const FRAME_BYTES: usize = 4096;
@@ -102,7 +109,7 @@ impl Ambush {
 }
 
 /// The number of the process that was started last (proc(5), `loadavg`).
-fn last_process() -> i32 {
+pub fn last_process() -> i32 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let last = text.split_ascii_whitespace().last();
     last.and_then(|last| last.parse().ok()).unwrap_or(0)
@@ -223,6 +230,16 @@ impl SupervisorLink {
             }
         }
         way
+    }
+
+    /// The next order, which is not waited for longer than this many milliseconds.
+    pub fn next_order(&self, within: i64) -> Option<Value> {
+        let socket = self.socket.as_ref()?;
+        let within = Timespec { tv_sec: 0, tv_nsec: within * 1_000_000 };
+        poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&within)).ok()?;
+        let mut order = vec![0; LONGEST_ORDER];
+        let (length, _) = rustix::net::recv(socket, &mut order[..], RecvFlags::DONTWAIT).ok()?;
+        serde_json::from_slice(&order[..length]).ok()
     }
 
     /// Sends a report in every way there is; false without a receiver.

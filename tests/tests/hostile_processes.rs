@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Request};
+use maitred_tests::jobs;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, user_ids, write_file,
@@ -23,6 +24,9 @@ const OTHER_USER: &str = "nobody";
 
 /// How many workers a tenant kills.
 const KILLS: u32 = 12;
+
+/// How many pids a zygote foresees: others than its victims take some meanwhile.
+const FORESEEN: u32 = 32;
 
 /// Longer than any answer to a command takes, and much shorter than what lingers.
 const PROMPT: Duration = Duration::from_secs(30);
@@ -91,13 +95,22 @@ fn titled(server: &Server, title: &str) -> Vec<Process> {
 
 /// A process that stands in the place of another until this is dropped.
 fn compromise(pid: i32, role: &str, what: &str) -> Guarded {
+    compromised(pid, role, what).0
+}
+
+/// The same, and what it prints from then on.
+fn compromised(
+    pid: i32,
+    role: &str,
+    what: &str,
+) -> (Guarded, impl Iterator<Item = String> + use<>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compromised-front"));
     command.args([&pid.to_string(), role, what]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut hostile = Guarded::spawn(&mut command, Signal::TERM);
     let said = hostile.child().stdout.take().expect("a pipe");
     let mut lines = BufReader::new(said).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "done"), "it did what it is for");
-    hostile
+    (hostile, lines)
 }
 
 /// Whether `maitred status` is answered while it may be.
@@ -111,13 +124,23 @@ fn answers_commands(server: &Server) -> bool {
     status.wait(PROMPT).is_some_and(|status| status.success())
 }
 
-/// Kills a worker of the second pool and waits for the one in its place.
-fn expect_another_worker(server: &Server) {
+/// Kills a worker of the second pool.
+fn kill_worker(server: &Server) -> Process {
     let victim = titled(server, "maitred-php: worker pool second").remove(0);
     victim.signal(Signal::KILL);
+    victim
+}
+
+/// Kills a worker of the second pool and waits for the one in its place.
+fn expect_another_worker(server: &Server) {
+    let victim = kill_worker(server);
+    expect_worker_instead_of(server, &victim);
+}
+
+fn expect_worker_instead_of(server: &Server, victim: &Process) {
     wait::until_true("another worker of the other tenant's", || {
         let workers = titled(server, "maitred-php: worker pool second");
-        workers.len() == 2 && !workers.contains(&victim)
+        workers.len() == 2 && !workers.contains(victim)
     });
 }
 
@@ -222,6 +245,73 @@ fn what_a_compromised_process_says_costs_nobody_else_anything() {
         assert!(!log.contains('\u{1b}') && !log.contains("panicked"), "{log}");
         server.stop();
     }
+}
+
+/// Kills the workers of the first pool, whose zygote was taken over, and waits until that has named
+/// others in their place.
+fn expect_announced(server: &Server, mut said: impl Iterator<Item = String>) {
+    for worker in titled(server, "maitred-php: worker pool www") {
+        worker.signal(Signal::KILL);
+    }
+    let line = said.find(|line| line.ends_with("workers announced")).expect("it is ordered some");
+    assert!(!line.starts_with("0 "), "{line}");
+}
+
+#[test]
+fn a_zygote_that_foresees_the_pids_of_others_costs_its_own_pool_alone() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let (first, second) = (site(), site());
+    let server = tenants(first.path(), second.path()).workers(FORESEEN).start();
+    let zygote =
+        |pool: &str| titled(&server, &format!("maitred-php: zygote pool {pool}")).remove(0);
+    let (victim, other) = (zygote("www"), zygote("second"));
+    let (hostile, said) = compromised(victim.pid, "zygote", "foresee");
+    // It forks when the pids are announced.
+    other.signal(Signal::STOP);
+    let killed = kill_worker(&server);
+    expect_announced(&server, said);
+    other.signal(Signal::CONT);
+    expect_worker_instead_of(&server, &killed);
+    // What it has announced never becomes its worker.
+    server.expect_log(0, "the zygote of pool `www` is killed");
+    drop(hostile);
+    for host in ["first.test", "second.test"] {
+        wait::until_true("both to be served", || answer(&server, host) == Some(200));
+    }
+    assert_eq!(zygote("second").pid, other.pid);
+    let log = server.log_text();
+    assert!(!log.contains("the zygote of pool `second`"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_zygote_that_names_its_pools_command_as_a_worker_is_killed_and_leaves_nothing() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let root = site();
+    let sleeper = jobs::command("sleeper", &["command = [\"sleep\", \"1000\"]"]);
+    let setup = Setup::new(root.path()).workers(1).pool(&format!("user = {WEB_USER:?}"));
+    let server = setup.site(&sleeper).start();
+    let [sleeper] = jobs::running(&server, "sleeper", 1)[..] else { panic!("one") };
+    let victim = server.zygote().expect("a zygote");
+    let (hostile, said) = compromised(victim.pid, "zygote", &sleeper.to_string());
+    expect_announced(&server, said);
+    server.expect_log(0, "the zygote of pool `www` is killed: it did not keep to the rules");
+    drop(hostile);
+    Process::read(sleeper).expect("it is no worker").signal(Signal::KILL);
+    jobs::running(&server, "sleeper", 1);
+    server.wait_for_full_strength(1, wait::DEADLINE);
+    let reloaded = jobs::maitred(&server, &["reload", "www"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    wait::until_true("the generation before to go", || {
+        let fds = fs::read_dir(format!("/proc/{}/fd", server.supervisor().pid));
+        let fds = fds.expect("it runs").flatten().flat_map(|fd| fs::read_link(fd.path()));
+        fds.filter(|file| file.starts_with("/memfd:maitred-www (deleted)")).count() == 1
+    });
+    server.stop();
 }
 
 /// Tries to make holes in the pool's memory until there is a file `up/enough`, in each way that

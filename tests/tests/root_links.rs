@@ -1,8 +1,9 @@
 //! Document roots, aliases and `sendfile_roots` that a tenant replaces by symbolic links: to a
 //! neighbour's files, which the front can read and the tenant cannot, and to releases of his own.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{lchown, symlink};
+use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -185,7 +186,8 @@ fn a_server_starts_with_a_root_that_it_refuses_and_check_and_explain_say_why() {
     }
     let machine = Machine::new();
     machine.replace_by_link("a/public");
-    let server = machine.setup().start();
+    // Without it the owner of the root would be, which is refused as well.
+    let server = machine.setup().pool(&format!("user = {TENANT:?}")).start();
     assert_refused(&server, "/dump.sql");
     let file = server.configuration();
     let run = |words: &[&str]| {
@@ -248,4 +250,71 @@ fn a_link_below_the_root_is_followed_if_it_is_roots_and_otherwise_logged_with_th
     assert!(said.contains(&format!("`chown -h {TENANT} {}`", deeper.display())), "{said}");
     machine.give("a/public/images", TENANT);
     assert_eq!(get(&server, "/images/cat.txt"), (200, "cat".into()));
+}
+
+/// A script that is booted once. It leaves a file of its user's in `boots` with each boot. On
+/// request it puts another folder in the place of its document root, and asks for a restart.
+const MOVES: &str = r"<?php
+touch('BOOTS/' . getmypid());
+maitred_snapshot();
+if (isset($_GET['move'])) {
+    rename('ROOT', 'ROOT.was');
+    STEP;
+    opcache_reset();
+}
+echo 'served';";
+
+#[test]
+fn a_tenant_that_replaces_its_root_and_has_its_pool_restarted_stays_its_own_user() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    for (step, owner) in
+        [("symlink('OTHER', 'ROOT')", "root"), ("rename('OTHER', 'ROOT')", NEIGHBOUR)]
+    {
+        let machine = Machine::new();
+        let [root, other, boots] = ["a/public", "a/other", "boots"].map(|name| machine.path(name));
+        let paths = [("ROOT", &root), ("OTHER", &other), ("BOOTS", &boots)];
+        let place = |text: &str| {
+            let all = paths.iter();
+            all.fold(text.replace("STEP", step), |text, (name, path)| {
+                text.replace(name, &path.display().to_string())
+            })
+        };
+        for folder in ["a/public", "a/other"] {
+            write_file(
+                machine.folder.path(),
+                &format!("{folder}/index.php"),
+                place(MOVES).as_bytes(),
+            );
+        }
+        machine.give("a/other", owner);
+        fs::create_dir(&boots).expect("a folder can be made");
+        set_mode(&boots, 0o1777);
+        let users = || {
+            let files = fs::read_dir(&boots).expect("a folder").flatten();
+            let uids = files.map(|file| file.metadata().expect("it stays").uid());
+            uids.collect::<BTreeSet<u32>>()
+        };
+        let script = root.join("index.php");
+        let server = machine
+            .setup()
+            .pool(&format!("mode = \"snapshot\"\nscript = {script:?}"))
+            .pool("php_admin_value = { \"opcache.validate_timestamps\" = \"0\" }")
+            .start();
+        let own = BTreeSet::from([user_ids(TENANT).0]);
+        let mark = server.log().mark();
+        assert_eq!(get(&server, "/index.php?move=1"), (200, "served".into()));
+        server.expect_log(mark, "reloaded: ");
+        assert_eq!(users(), own, "{step}");
+        if owner == "root" {
+            fs::remove_file(&root).expect("a link can be removed");
+            fs::rename(machine.path("a/public.was"), &root).expect("a folder can be renamed");
+        }
+        assert_eq!(get(&server, "/index.php"), (200, "served".into()));
+        assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+        let by_reload = if owner == "root" { TENANT } else { owner };
+        assert!(users().contains(&user_ids(by_reload).0), "an administrator may change the user");
+        server.stop();
+    }
 }

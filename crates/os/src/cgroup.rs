@@ -140,6 +140,23 @@ impl Group {
         self.set(PROCESSES, "0")
     }
 
+    /// Its processes.
+    ///
+    /// # Errors
+    /// When the folder is not that of a group.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        let pids = fs::read_to_string(self.0.join(PROCESSES))?;
+        Ok(pids.lines().flat_map(str::parse).collect())
+    }
+
+    /// Kills its processes, those that they fork meanwhile included.
+    ///
+    /// # Errors
+    /// `NotFound` before Linux 5.14.
+    pub fn kill(&self) -> io::Result<()> {
+        self.set("cgroup.kill", "1")
+    }
+
     /// Removes the group, which must be empty.
     ///
     /// # Errors

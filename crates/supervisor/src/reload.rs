@@ -80,6 +80,8 @@ pub enum ReloadScope {
     Named(Vec<String>),
     /// All of them, as php-fpm does. A pool at rest stays at rest: its first request starts PHP.
     All,
+    /// Those that have changed, after a fault was mended: no administrator has asked for it.
+    Mended,
 }
 
 /// A reload that is going on.
@@ -103,6 +105,8 @@ pub struct Reload {
     pub outgrown: BTreeSet<String>,
     /// Pools that are restarted to preload classes.
     pub preloading: BTreeSet<String>,
+    /// The administrator has asked for it: pools may get another user.
+    pub changes_users: bool,
     /// Pools at rest need not show that their PHP starts.
     pub lets_rest: bool,
     /// The front uses the configuration.
@@ -143,6 +147,7 @@ impl Reload {
             changes,
             outgrown: BTreeSet::new(),
             preloading: BTreeSet::new(),
+            changes_users: false,
             lets_rest: false,
             accepted: false,
             since: now,

@@ -4,6 +4,7 @@
 //! process; the components keep the rest of the state. This file is what happens in between, and in
 //! which order; the files beside it apply what was decided, each for one topic.
 
+mod children;
 mod commands;
 mod front_liveness;
 mod fronts;
@@ -44,7 +45,6 @@ use crate::logging::exit_reports::ExitReports;
 use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
-use crate::processes::kill_reason::KillReason;
 use crate::processes::pipe_reader::PipeReader;
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
@@ -316,10 +316,7 @@ impl Supervisor {
             while let Some(zygote) = &mut self.pools[id].zygote {
                 match zygote.hear() {
                     Heard::Report(report) => self.zygote_reported(id, report),
-                    Heard::Unrequested => {
-                        let broken = GenerationEvent::ZygoteFailed(KillReason::BrokeRules);
-                        self.pool_event(id, broken);
-                    }
+                    Heard::Unrequested => self.zygote_broke_rules(id),
                     Heard::Nothing => break,
                 }
             }
@@ -337,50 +334,6 @@ impl Supervisor {
                     break;
                 };
                 self.front_reported(line, report);
-            }
-        }
-    }
-
-    /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
-    fn collect(&mut self, ended: Ended) {
-        self.script_children.reaped(ended.pid);
-        let Some(ended) = self.hold_for_output(ended) else { return };
-        let Ended { pid, how, .. } = ended;
-        if let Some(line) = self.fronts.line_of(pid) {
-            return self.front_ended(line, how);
-        }
-        if self.upgrader.is_trial(pid) {
-            let (program, now) = (&self.plan.invocation.program, self.now());
-            return self.upgrader.tried(program, how, now);
-        }
-        if self.acme.is_process(pid) {
-            return self.acme().process_ended(pid, how);
-        }
-        if self.acme.is_shared_process(pid) {
-            return self.acme().shared_process_ended(how);
-        }
-        if self.purge_log.is_process(pid) {
-            return self.purge_log_ended(how);
-        }
-        if self.memory_reader.is_process(pid) {
-            return self.memory_reader_ended(how);
-        }
-        if self.slowlog_writers.process_ended(pid, how) {
-            return;
-        }
-        if self.pipe_reader_ended(pid, how) || self.job_ended(&ended) {
-            return;
-        }
-        let now = self.now();
-        for id in self.pools.ids() {
-            let running = &mut self.pools[id];
-            let zygote = running.zygote.as_mut();
-            if let Some(zygote) = zygote.filter(|zygote| zygote.peer.pid() == pid) {
-                zygote.reaped = Some(now);
-                return self.zygote_reaped(id, how);
-            }
-            if running.state.knows(pid) {
-                return self.worker_ended(id, ended);
             }
         }
     }

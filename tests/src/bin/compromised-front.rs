@@ -2,12 +2,14 @@
 //! takes that process's ends of the channel (as root, by pidfd_getfd), stops it, and says with its
 //! voice what no process of ours says. Nothing in maitred knows of it.
 //!
-//! `compromised-front PID front|zygote linger|absurd|flood`. It prints what it did, and keeps what
-//! it has until its standard input ends.
+//! `compromised-front PID front|zygote linger|absurd|flood`, or, as a zygote that names other
+//! processes as its workers, `compromised-front PID zygote foresee|PID`. It prints what it did, and
+//! keeps what it has until its standard input ends.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use maitred_control::{FromFront, FromZygote};
 use maitred_tests::hostile::{self, Lingering, SupervisorLink};
@@ -24,6 +26,11 @@ const FLOOD: usize = 20_000;
 
 /// Longest message in bytes.
 const LONGEST: usize = 64 * 1024;
+
+/// How long the orders pause after which a zygote announces workers, in milliseconds, and how long
+/// it waits for orders at most.
+const PAUSE: i64 = 200;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const BIG: u32 = u32::MAX;
 const HUGE: u64 = u64::MAX;
@@ -156,6 +163,37 @@ fn flood(way: &SupervisorLink, role: &str) -> usize {
     said
 }
 
+/// The workers that the zygote was ordered to fork, once no further order comes for a moment.
+fn ordered_workers(way: &SupervisorLink) -> Vec<Value> {
+    let mut workers = Vec::new();
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        match way.next_order(PAUSE) {
+            Some(order) => workers.extend(order["FillSeat"].get("worker").cloned()),
+            None if workers.is_empty() => {}
+            None => break,
+        }
+    }
+    workers
+}
+
+/// Names as its workers, when some are ordered, processes that are none: those with the next pids,
+/// which do not exist yet, or once the one with this pid.
+fn announce(way: &SupervisorLink, whose: &str) -> usize {
+    let workers = ordered_workers(way);
+    let pids: Vec<i32> = match whose.parse() {
+        Ok(pid) => vec![pid],
+        Err(_) => (hostile::last_process() + 1..).take(workers.len()).collect(),
+    };
+    let took = json!({"secs": 0, "nanos": 1});
+    let announced = workers.iter().zip(pids);
+    let said = announced.filter(|(worker, pid)| {
+        let report = json!({"SeatFilled": {"worker": worker, "pid": pid, "took": took}});
+        way.say(report.to_string().as_bytes())
+    });
+    said.count()
+}
+
 fn linger(way: &SupervisorLink) -> Vec<TcpStream> {
     let mut deaf = Vec::new();
     for _ in 0..LINGERING_MESSAGES {
@@ -174,7 +212,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (pid, role, what) = match &arguments[..] {
         [pid, role, what] => (pid.parse().unwrap_or(0), role.as_str(), what.as_str()),
-        _ => panic!("compromised-front PID front|zygote linger|absurd|flood"),
+        _ => panic!("compromised-front PID front|zygote linger|absurd|flood|foresee|PID"),
     };
     let way = SupervisorLink::of(pid);
     if let Some(process) = Process::read(pid) {
@@ -186,12 +224,15 @@ fn main() {
         "absurd" => {
             let _ = writeln!(io::stdout(), "{} reports were taken", absurd(&way, role));
         }
-        _ => {
+        "flood" => {
             let _ = writeln!(io::stdout(), "{} reports were taken", flood(&way, role));
         }
+        _ => {}
     }
     let _ = writeln!(io::stdout(), "done");
-    let _ = io::stdout().flush();
+    if !matches!(what, "linger" | "absurd" | "flood") {
+        let _ = writeln!(io::stdout(), "{} workers announced", announce(&way, what));
+    }
     let _ = io::stdin().read_line(&mut String::new());
     drop(deaf);
 }

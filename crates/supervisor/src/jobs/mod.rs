@@ -248,19 +248,23 @@ impl Jobs {
         self.units.iter().all(Unit::is_gone)
     }
 
-    /// A process has ended. Whether it was one of a job: then those that it has left in its group
-    /// are killed, or a shell's children would run beside their successors.
-    pub fn ended(&mut self, ended: &Ended, context: &JobContext<'_>) -> bool {
+    /// Whether this is a process of a job.
+    pub fn is_process(&self, pid: i32) -> bool {
+        self.units.iter().any(|unit| unit.knows(pid))
+    }
+
+    /// A process of a job has ended. Those that it has left in its group are killed, or a shell's
+    /// children would run beside their successors.
+    pub fn ended(&mut self, ended: &Ended, context: &JobContext<'_>) {
         let Ended { pid, how, .. } = *ended;
         let Some(unit) = self.units.iter_mut().find(|unit| unit.knows(pid)) else {
-            return false;
+            return;
         };
         unit.ended(pid, how, context);
         if let Some(uid) = unit.take_user(pid) {
             let since = std::time::Duration::ZERO;
             self.ended_groups.push(EndedScript { worker: pid, uid, since });
         }
-        true
     }
 
     /// Takes the groups of processes that have ended: what is left in them is to be killed.

@@ -1,8 +1,9 @@
 //! Checks whether a process that a zygote announced is a worker of ours.
 //!
 //! A zygote runs as its pool's user and is not trusted. Two questions to the kernel settle it: is
-//! the process our child, and does it run as the pool's user? At worst, a lying zygote can name
-//! another process of its own user, which it could kill anyway.
+//! the process our child, and does it run as the pool's user? What the supervisor has started for
+//! another purpose is refused beside that (`run/children.rs`). At worst, a lying zygote can name an
+//! orphan of its own user, which it could kill anyway.
 
 use std::os::fd::{AsFd, OwnedFd};
 

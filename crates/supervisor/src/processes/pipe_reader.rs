@@ -212,16 +212,13 @@ impl PipeReader {
         true
     }
 
-    /// A process has ended by itself, or was stuck. Whether it was one of these.
-    pub fn process_ended(&mut self, pid: i32, how: HowEnded, now: Moment) -> bool {
+    /// A process has ended by itself, or was stuck.
+    pub fn process_ended(&mut self, pid: i32, how: HowEnded, now: Moment) {
         if self.peer.as_ref().is_some_and(|peer| peer.pid() == pid) {
             self.forget();
             self.failed(&how.to_string(), now);
-            return true;
         }
-        let before = self.stuck.len();
         self.stuck.retain(|stuck| *stuck != pid);
-        before > self.stuck.len()
     }
 
     /// Kills the process: the next program starts its own.

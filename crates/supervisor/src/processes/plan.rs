@@ -74,6 +74,28 @@ impl PoolPlan {
             })
     }
 
+    /// Checks that its user and group are those of the generation `before`. A tenant can put
+    /// another folder in the place of the document root, whose owner is the default user, and cause
+    /// restarts.
+    ///
+    /// # Errors
+    /// One sentence: what can change the user.
+    pub fn keeps_user_of(&self, before: &PoolPlan) -> Result<(), String> {
+        let (new, old) = (&self.settings.identity, &before.settings.identity);
+        let ids = |of: &Option<Identity>| of.as_ref().map(|user| (user.uid, user.gid));
+        if ids(new) == ids(old) {
+            return Ok(());
+        }
+        let name = |of: &Option<Identity>| of.as_ref().map_or("", |user| &user.name).to_owned();
+        Err(format!(
+            "its PHP would run as user `{}` in place of `{}`, the owner of its document root \
+             before; if that is intended, `maitred reload` changes the user, and otherwise set \
+             `user`",
+            name(new),
+            name(old)
+        ))
+    }
+
     /// Plans a pool, and opens the memory, the events and the pipe of one generation.
     ///
     /// # Errors

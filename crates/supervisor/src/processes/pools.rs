@@ -20,6 +20,26 @@ impl PoolId {
     }
 }
 
+/// How a generation knows a process, the worst claim first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PidClaim {
+    /// Its zygote has announced a worker with this pid, which is not known to be our child.
+    Announced,
+    /// A worker that is our child.
+    Worker,
+    /// Its zygote.
+    Zygote,
+}
+
+/// A generation, and its claim to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PidOwner {
+    /// The generation.
+    pub id: PoolId,
+    /// Its claim.
+    pub claim: PidClaim,
+}
+
 /// How far the start of the server has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartState {
@@ -47,6 +67,17 @@ impl RunningPool {
     /// The name of its pool.
     pub fn name(&self) -> &str {
         &self.plan.settings.pool
+    }
+
+    fn claim_to(&self, pid: i32) -> Option<PidClaim> {
+        let is_it = |zygote: &Zygote| zygote.peer.pid() == pid && zygote.reaped.is_none();
+        if self.zygote.as_ref().is_some_and(is_it) {
+            Some(PidClaim::Zygote)
+        } else if self.workers.contains_key(&pid) {
+            Some(PidClaim::Worker)
+        } else {
+            self.state.knows(pid).then_some(PidClaim::Announced)
+        }
     }
 }
 
@@ -197,11 +228,23 @@ impl Pools {
         self.named(name).flat_map(RunningPool::pids).collect()
     }
 
-    /// Whether `pid` is a zygote, or a worker of another generation than this one.
-    pub fn knows_beside(&self, id: PoolId, pid: i32) -> bool {
-        let is_zygote = |zygote: &Zygote| zygote.peer.pid() == pid;
-        self.running.iter().any(|pool| {
-            pool.zygote.as_ref().is_some_and(is_zygote) || pool.id() != id && pool.state.knows(pid)
+    /// The generations with the best claim to a process, all with the same. A hostile zygote can
+    /// announce pids that others will get: its claim counts only where there is no better one.
+    pub fn owners_of(&self, pid: i32) -> Vec<PidOwner> {
+        let claims = self.running.iter().filter_map(|pool| pool.claim_to(pid));
+        let Some(best) = claims.max() else {
+            return Vec::new();
+        };
+        let owners = self.running.iter().filter(|pool| pool.claim_to(pid) == Some(best));
+        owners.map(|pool| PidOwner { id: pool.id(), claim: best }).collect()
+    }
+
+    /// Whether a process is a zygote, or a worker of another generation than this one.
+    pub fn is_others(&self, id: PoolId, pid: i32) -> bool {
+        self.owners_of(pid).iter().any(|owner| match owner.claim {
+            PidClaim::Announced => false,
+            PidClaim::Worker => owner.id != id,
+            PidClaim::Zygote => true,
         })
     }
 
@@ -273,5 +316,77 @@ impl<'a> IntoIterator for &'a mut Pools {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use maitred_config::ProcessManager;
+    use maitred_control::WorkerId;
+    use maitred_os::channel::Channel;
+    use maitred_os::{signals, users};
+
+    use super::*;
+    use crate::limits::Moment;
+    use crate::peer::Peer;
+    use crate::processes::generation::GenerationEvent;
+    use crate::system::programs::Programs;
+
+    /// Generations of as many pools, without processes.
+    fn pools(count: usize) -> Pools {
+        let user = if users::is_root() { "user = \"nobody\"\n" } else { "" };
+        let sections = (0..count).map(|number| {
+            format!(
+                "[pools.p{number}]\npm = \"static\"\nmax_children = 1\n{user}[[sites]]\n\
+                 hosts = \"h{number}\"\nroot = \"/\"\npool = \"p{number}\"\n"
+            )
+        });
+        let text = sections.collect::<String>();
+        let config = maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap();
+        let plan = |pool| PoolPlan::make(pool, &config, &Programs::default(), 1).unwrap();
+        assert_eq!(config.pools[0].pm, ProcessManager::Static);
+        Pools::new(config.pools.iter().map(plan).collect())
+    }
+
+    /// The zygote of a generation announces this process as its worker.
+    fn announce(running: &mut RunningPool, pid: i32) {
+        let worker = WorkerId { seat: 0, incarnation: 1 };
+        for event in [
+            GenerationEvent::Tick,
+            GenerationEvent::ZygoteStarted,
+            GenerationEvent::Announced { worker, pid },
+        ] {
+            running.state.on(event, Moment::ZERO);
+        }
+        assert_eq!(running.state.announced(), [pid]);
+    }
+
+    #[test]
+    fn what_a_zygote_merely_announces_is_the_zygote_or_the_worker_of_another_pool() {
+        let mut pools = pools(4);
+        let [liar, other_liar, honest, third] = pools.ids()[..] else { panic!("four") };
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let claims = |pools: &Pools| -> Vec<(PoolId, PidClaim)> {
+            pools.owners_of(pid).into_iter().map(|owner| (owner.id, owner.claim)).collect()
+        };
+        assert_eq!(claims(&pools), []);
+        for id in [liar, other_liar] {
+            announce(&mut pools[id], pid);
+        }
+        let both = [(liar, PidClaim::Announced), (other_liar, PidClaim::Announced)];
+        assert_eq!(claims(&pools), both, "each is to hear of its end");
+        assert!(!pools.is_others(honest, pid), "it may be a worker of the honest one");
+
+        pools[honest].workers.insert(pid, signals::pidfd(pid).unwrap());
+        assert_eq!(claims(&pools), [(honest, PidClaim::Worker)]);
+        assert!(pools.is_others(liar, pid) && !pools.is_others(honest, pid));
+
+        pools[honest].workers.clear();
+        let (ours, _theirs) = Channel::pair().unwrap();
+        pools[third].zygote = Some(Zygote::new(Peer::over(pid, ours).unwrap()));
+        assert_eq!(claims(&pools), [(third, PidClaim::Zygote)]);
+        assert!(pools.is_others(liar, pid) && pools.is_others(third, pid));
     }
 }

@@ -105,11 +105,14 @@ impl SlowlogWriters {
         dues.min()
     }
 
-    /// A process has ended. False: it is none of these.
-    pub fn process_ended(&mut self, pid: i32, how: HowEnded) -> bool {
-        let is_its =
-            |queue: &&mut LogQueue| queue.writer.as_ref().is_some_and(|writer| writer.pid == pid);
-        let Some(queue) = self.0.iter_mut().find(is_its) else { return false };
+    /// Whether this is one of the processes.
+    pub fn is_process(&self, pid: i32) -> bool {
+        self.0.iter().any(|queue| queue.is_writer(pid))
+    }
+
+    /// A process has ended.
+    pub fn process_ended(&mut self, pid: i32, how: HowEnded) {
+        let Some(queue) = self.0.iter_mut().find(|queue| queue.is_writer(pid)) else { return };
         let count = queue.writer.take().map_or(0, |writer| writer.count);
         match how {
             HowEnded::Exited(0) => queue.written(),
@@ -119,7 +122,6 @@ impl SlowlogWriters {
             }
             HowEnded::Signaled(_) => queue.lose(count, "the process that writes it was killed"),
         }
-        true
     }
 
     fn queue(&mut self, log: TenantSlowlog) -> &mut LogQueue {
@@ -145,6 +147,10 @@ impl LogQueue {
             lost: 0,
             said: false,
         }
+    }
+
+    fn is_writer(&self, pid: i32) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.pid == pid)
     }
 
     fn is_waiting(&self) -> bool {
@@ -255,8 +261,9 @@ mod tests {
         writers.keep(&[], true, SLOWLOG_TIMEOUT * 2);
         assert_eq!(writers.0[0].count, 1, "the entry still waits");
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(writers.process_ended(pid, HowEnded::Signaled(9)));
-        assert!(!writers.process_ended(pid, HowEnded::Signaled(9)));
+        assert!(writers.is_process(pid));
+        writers.process_ended(pid, HowEnded::Signaled(9));
+        assert!(!writers.is_process(pid));
         assert_eq!((writers.0[0].lost, writers.deadline(true)), (1, Some(Moment::ZERO)));
     }
 
@@ -271,7 +278,7 @@ mod tests {
         }
         assert_eq!((writers.0[0].count, writers.0[0].lost), (2, 3));
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(writers.process_ended(pid, HowEnded::Exited(0)));
+        writers.process_ended(pid, HowEnded::Exited(0));
         assert_eq!((writers.0[0].lost, writers.0[0].said), (0, false));
         child.kill().unwrap();
         child.wait().unwrap();

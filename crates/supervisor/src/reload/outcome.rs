@@ -71,7 +71,7 @@ impl ReloadScope {
     /// The pools that were requested by name.
     pub fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {
-            ReloadScope::Changed => BTreeSet::new(),
+            ReloadScope::Changed | ReloadScope::Mended => BTreeSet::new(),
             ReloadScope::Named(names) => names.iter().cloned().collect(),
             ReloadScope::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
         }

@@ -66,16 +66,15 @@ impl Supervisor {
         self.with_jobs(|jobs, context| jobs.keep(context));
     }
 
-    /// Whether the child that has ended was a process of a job.
-    pub(super) fn job_ended(&mut self, ended: &Ended) -> bool {
-        let was_job = self.with_jobs(|jobs, context| jobs.ended(ended, context));
+    /// A process of a job has ended.
+    pub(super) fn job_ended(&mut self, ended: &Ended) {
+        self.with_jobs(|jobs, context| jobs.ended(ended, context));
         for group in self.jobs.take_ended_groups() {
             self.script_children.end_those_of(group, None, self.started.elapsed());
         }
-        if was_job && self.jobs.is_retired() {
+        if self.jobs.is_retired() {
             self.check_drained();
         }
-        was_job
     }
 
     /// Stops all jobs, since the server stops.

@@ -61,7 +61,7 @@ impl Supervisor {
         let has_logs = mended.iter().any(|fault| fault.loss == Loss::Log);
         self.plan.faults = found;
         if (has_pools || has_logs)
-            && let Err(why) = self.reload_to(self.plan.config.clone(), &ReloadScope::Changed)
+            && let Err(why) = self.reload_to(self.plan.config.clone(), &ReloadScope::Mended)
         {
             error!("the mended sites need a reload, which is refused: {why}");
         }

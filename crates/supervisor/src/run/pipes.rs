@@ -1,6 +1,6 @@
 //! The pipes that code of pools can write to: another process reads and closes them.
 
-use maitred_os::fork::{Ended, HowEnded};
+use maitred_os::fork::Ended;
 
 use super::Supervisor;
 use crate::limits::PIPE_READER_MESSAGES_PER_TURN;
@@ -54,18 +54,12 @@ impl Supervisor {
         });
     }
 
-    /// Whether the child that has ended was a process that reads pipes.
-    pub(super) fn pipe_reader_ended(&mut self, pid: i32, how: HowEnded) -> bool {
-        let now = self.now();
-        self.pipe_reader.process_ended(pid, how, now)
-    }
-
     /// Holds a child that has ended until its output was read: that is logged before its end.
     pub(super) fn hold_for_output(&mut self, ended: Ended) -> Option<Ended> {
         let (now, pid) = (self.now(), ended.pid);
-        let mut pools = self.pools.iter_mut();
         // A zygote may have named any process as its worker.
-        if pools.any(|running| running.state.knows(pid) && running.awaits_output(pid, now))
+        let owners = self.pools.owners_of(pid);
+        if owners.iter().any(|owner| self.pools[owner.id].awaits_output(pid, now))
             || self.jobs.awaits_output(pid, now)
         {
             self.held.push(ended);

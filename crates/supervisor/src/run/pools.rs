@@ -18,7 +18,6 @@ use crate::capacity::auto::{memory_group, there_is_now};
 use crate::fpm::{self, WorkerEnd};
 use crate::logging::text::{one_line, version_in};
 use crate::peer::{Peer, roomy_name};
-use crate::processes::adopt::{self, ChildCheck};
 use crate::processes::generation::{
     BootState, GenerationAction, GenerationEvent, KillReason, has_failed,
 };
@@ -131,20 +130,6 @@ impl Supervisor {
         }
     }
 
-    /// Checks whether an announced process has become our child.
-    pub(super) fn check_child(&mut self, id: PoolId, pid: i32) {
-        match adopt::see(pid, self.pools[id].plan.uid) {
-            ChildCheck::Ours(pidfd) => {
-                self.pools[id].workers.insert(pid, pidfd);
-                self.pool_event(id, GenerationEvent::Adopted { pid });
-            }
-            ChildCheck::NotYet => {}
-            ChildCheck::Stranger => {
-                self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::BrokeRules));
-            }
-        }
-    }
-
     fn start_zygote(&mut self, id: PoolId) {
         self.pools[id].note_php_files();
         let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
@@ -224,17 +209,7 @@ impl Supervisor {
             }
             FromZygote::SeatFilled { worker, pid, took } => {
                 self.pools[id].count_fork(&self.scoreboards, took);
-                let is_taken =
-                    self.fronts.line_of(pid).is_some() || self.pools.knows_beside(id, pid);
-                self.pools[id].attribute_output(worker, pid);
-                self.pool_event(
-                    id,
-                    if is_taken {
-                        GenerationEvent::ZygoteFailed(KillReason::BrokeRules)
-                    } else {
-                        GenerationEvent::Announced { worker, pid }
-                    },
-                );
+                self.worker_announced(id, worker, pid);
             }
             FromZygote::Booted { worker } => {
                 self.pool_event(id, GenerationEvent::Booted { worker });
@@ -443,6 +418,10 @@ impl Supervisor {
 
     /// A zygote was reaped.
     pub(super) fn zygote_reaped(&mut self, id: PoolId, how: HowEnded) {
+        let now = self.now();
+        if let Some(zygote) = &mut self.pools[id].zygote {
+            zygote.reaped = Some(now);
+        }
         if self.pools[id].state.zygote_leaves() {
             // It was dismissed.
             return;

@@ -27,6 +27,8 @@ use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
 use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
+use crate::system::cgroups::Groups;
+use crate::system::programs::Programs;
 use crate::tls::certificates::Certificates;
 
 impl Supervisor {
@@ -163,12 +165,13 @@ impl Supervisor {
             certificates,
             faults,
             kept,
+            changes_users: *scope != ReloadScope::Mended,
             lets_rest: *scope == ReloadScope::All,
             stays,
             ..Reload::new(ticket, config, changes, self.now())
         };
         self.plan.programs = programs;
-        self.plan.limit(&reload.config);
+        Groups::arrange_added(&mut self.plan.groups, &reload.config, &reload.changes.added);
         self.add_pools(&mut reload);
         self.reloader.start(reload);
         self.send_configuration();
@@ -192,7 +195,7 @@ impl Supervisor {
     /// Starts new pools. They need no trial: there is no generation to keep instead.
     fn add_pools(&mut self, reload: &mut Reload) {
         for name in reload.changes.added.clone() {
-            match self.plan_pool(&name, &reload.config) {
+            match self.plan_pool(&name, reload) {
                 Ok(plan) => {
                     let generation = self.pools.next_generation();
                     let running = RunningPool::new(generation, self.fronts.line(), plan);
@@ -206,12 +209,15 @@ impl Supervisor {
     }
 
     /// Plans the next generation of a pool.
-    pub(super) fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
+    fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
+        let config = &reload.config;
         let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
         let scoreboard = self.scoreboards.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
         let mut plan = plan.map_err(|why| why.to_string())?;
+        let before = self.pools.current_of(name).filter(|_| !reload.changes_users);
+        before.map_or(Ok(()), |before| plan.keeps_user_of(&before.plan))?;
         self.scoreboards.applications.add(name, plan.uid);
         plan.settings.cache_size = self.pools.opcache_size(pool, config);
         Ok(plan)
@@ -269,6 +275,7 @@ impl Supervisor {
             for id in self.pools.current_unless(stays) {
                 self.close_pool(id);
             }
+            (self.plan.programs, _) = Programs::find(&self.plan.config);
             let why = format!("the reload is refused, all is as before: {why}");
             return self.reloader.finish(reload.ticket, Err(why));
         }
@@ -288,6 +295,7 @@ impl Supervisor {
         let is_same_log = self.plan.config.access_log == reload.config.access_log;
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
+        self.plan.limit(&reload.config);
         self.follow_faults(reload.faults.clone());
         self.keep_groups();
         self.plan.follow_configuration();
@@ -327,7 +335,7 @@ impl Supervisor {
     /// Gives the pools that are to be restarted another generation beside the one that serves.
     fn start_reload_trials(&mut self, reload: &mut Reload) {
         for name in reload.changes.restarted.clone() {
-            match self.plan_pool(&name, &reload.config) {
+            match self.plan_pool(&name, reload) {
                 Ok(mut plan) => {
                     let list = self.preloading.take_list(&name);
                     if let Some(list) = list.filter(|_| reload.preloading.contains(&name)) {

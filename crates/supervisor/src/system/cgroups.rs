@@ -5,6 +5,7 @@
 //! subgroups must hold no process itself, so the supervisor moves into a subgroup first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,8 +13,10 @@ use std::time::Duration;
 
 use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
+use maitred_os::proc;
 
 use crate::limits::Moment;
+use crate::system::identity;
 
 /// The subgroup of supervisor and front, if they had to move.
 const OWN_GROUP: &str = "maitred-supervisor";
@@ -26,6 +29,9 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// Interval of the attempts to remove the groups of removed pools.
 const LEFT_TRIED_EVERY: Duration = Duration::from_secs(1);
+
+/// How many processes of a removed pool are looked at when there is a pool of its name again.
+const LEFT_LOOKED_AT: usize = 64;
 
 /// The period of `cpu_max`, in microseconds: the kernel's default.
 const CPU_PERIOD_MICROS: u64 = 100_000;
@@ -130,6 +136,15 @@ impl Groups {
         arranged.map_err(|why| warning(config, &why))
     }
 
+    /// Creates the groups of the pools that a reload adds, whose processes start before the
+    /// configuration is used. Those of the others keep their limits until then: the reload may be
+    /// refused. What fails is found again by [`Groups::arrange`].
+    pub fn arrange_added(groups: &mut Option<Groups>, config: &Config, added: &BTreeSet<String>) {
+        let mut config = config.clone();
+        config.pools.retain(|pool| added.contains(&pool.name));
+        let _ = Groups::arrange(groups, &config);
+    }
+
     fn inside(present: Group, config: &Config) -> Result<Groups, String> {
         // A program that takes over is in the right group already.
         let is_own = present.path().file_name() == Some(OWN_GROUP.as_ref());
@@ -144,19 +159,24 @@ impl Groups {
             tried: Moment::ZERO,
         };
         if is_own {
-            groups.take_over();
+            groups.take_over(config);
         }
         groups.follow(config)?;
         Ok(groups)
     }
 
     /// Takes over what the program before this one has made: its controllers, and the groups of
-    /// pools, of which those in use are taken back.
-    fn take_over(&mut self) {
+    /// pools that are not in use any more.
+    fn take_over(&mut self, config: &Config) {
         let divided = self.base.divided_by().unwrap_or_default();
         let is_ours = |name: &&str| divided.iter().any(|divided| divided == name);
         self.divided = CONTROLLERS.into_iter().filter(is_ours).collect();
         self.left = self.base.children(POOL_GROUP).unwrap_or_default();
+        let used: Vec<OsString> = limited(config).map(|pool| group_name(pool).into()).collect();
+        self.left.retain(|group| {
+            let name = group.path().file_name();
+            !used.iter().any(|used| name == Some(used.as_os_str()))
+        });
     }
 
     /// Creates missing groups for `config`, and sets every limit.
@@ -175,7 +195,7 @@ impl Groups {
         let freed = config.pools.iter().filter(is_freed);
         let pools: Vec<&Pool> = limited(config).chain(freed).collect();
         for pool in pools {
-            let made = self.add(pool);
+            let made = self.add(pool, config);
             made.map_err(|(what, error)| refused(&self.base, &what, &error))?;
         }
         Ok(())
@@ -209,10 +229,13 @@ impl Groups {
         moved
     }
 
-    fn add(&mut self, pool: &Pool) -> Result<(), (String, io::Error)> {
-        let name = format!("{POOL_GROUP}{}", pool.name);
-        let group = self.base.make(&name).map_err(|error| ("given groups".to_owned(), error))?;
-        self.left.retain(|left| *left != group);
+    fn add(&mut self, pool: &Pool, config: &Config) -> Result<(), (String, io::Error)> {
+        let group = self.base.make(&group_name(pool));
+        let group = group.map_err(|error| ("given groups".to_owned(), error))?;
+        if self.left.contains(&group) {
+            self.left.retain(|left| *left != group);
+            end_others(&group, pool, config);
+        }
         let entrance = group.entrance().map_err(|error| ("given processes".to_owned(), error))?;
         let added = PoolGroup { group, entrance };
         let group = self.pools.entry(pool.name.clone()).or_insert(added);
@@ -289,6 +312,22 @@ impl Drop for Groups {
     }
 }
 
+fn group_name(pool: &Pool) -> String {
+    format!("{POOL_GROUP}{}", pool.name)
+}
+
+/// Kills what another user's pool of the same name has left in the group: it would count against
+/// the limits of this one. Commands of the same user have their time to stop.
+fn end_others(group: &Group, pool: &Pool, config: &Config) {
+    let Ok(Some(user)) = identity::of_pool(pool, config) else { return };
+    let left = group.processes().unwrap_or_default().into_iter();
+    let mut statuses = left.take(LEFT_LOOKED_AT).filter_map(|pid| proc::read(pid, "status"));
+    if statuses.any(|status| proc::user(&status) != Some(user.uid)) {
+        // Before Linux 5.14 it stays until it ends by itself.
+        let _ = group.kill();
+    }
+}
+
 fn no_group(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no control groups of version 2 are mounted here; boot with \
@@ -334,6 +373,10 @@ fn warning(config: &Config, why: &str) -> Warning {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    use maitred_os::users;
+
     use super::*;
 
     fn config(lines: &str) -> Config {
@@ -384,6 +427,50 @@ mod tests {
         );
     }
 
+    /// Groups in a folder with the files of two pools. None where there is no group to begin with.
+    fn pretended(folder: &Path) -> Option<Groups> {
+        let own = Group::of_this_process();
+        let own = own.map_err(|why| eprintln!("skipped: no control group: {why}")).ok()?;
+        for pool in ["shop", "blog"] {
+            let group = folder.join(format!("{POOL_GROUP}{pool}"));
+            std::fs::create_dir(&group).unwrap();
+            for file in ["cgroup.procs", "memory.max", "memory.high"] {
+                std::fs::write(group.join(file), "").unwrap();
+            }
+        }
+        std::fs::write(folder.join("cgroup.controllers"), "memory").unwrap();
+        Some(Groups {
+            // An absolute path is not one beneath.
+            base: own.make(&folder.to_string_lossy()).unwrap(),
+            controllers: BTreeSet::from(["memory"]),
+            divided: Vec::new(),
+            own: None,
+            pools: BTreeMap::new(),
+            left: Vec::new(),
+            tried: Moment::ZERO,
+        })
+    }
+
+    #[test]
+    fn a_reload_limits_pools_that_run_only_when_it_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(groups) = pretended(folder.path()) else { return };
+        let mut groups = Some(groups);
+        let limit = |pool: &str| {
+            let file = folder.path().join(format!("{POOL_GROUP}{pool}/memory.max"));
+            std::fs::read_to_string(file).unwrap()
+        };
+        Groups::arrange(&mut groups, &config("memory_max = \"64M\"")).unwrap();
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("67108864", ""));
+        let mut both = config("memory_max = \"128M\"");
+        let blog = config("memory_max = \"32M\"").pools.remove(0);
+        both.pools.push(Pool { name: "blog".to_owned(), ..blog });
+        Groups::arrange_added(&mut groups, &both, &BTreeSet::from(["blog".to_owned()]));
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("67108864", "33554432"));
+        Groups::arrange(&mut groups, &both).unwrap();
+        assert_eq!((&*limit("shop"), &*limit("blog")), ("134217728", "33554432"));
+    }
+
     /// Groups beneath one of this test. None where no group can be made.
     fn groups_in(test: &str) -> Option<Groups> {
         let name = format!("maitred-test-{test}-{}", std::process::id());
@@ -407,7 +494,7 @@ mod tests {
         let base = groups.base.clone();
         let pool = |name: &str| Pool { name: name.to_owned(), ..Pool::default() };
         for name in ["one", "two", "three"] {
-            groups.add(&pool(name)).unwrap();
+            groups.add(&pool(name), &config("")).unwrap();
         }
         let mut stays = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let entrance = groups.entrance_file("two").unwrap();
@@ -420,7 +507,7 @@ mod tests {
         groups.try_again(LEFT_TRIED_EVERY);
         assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
         groups.left.push(groups.pools["three"].group.clone());
-        groups.add(&pool("three")).unwrap();
+        groups.add(&pool("three"), &config("")).unwrap();
         groups.try_again(2 * LEFT_TRIED_EVERY);
         assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
 
@@ -432,6 +519,34 @@ mod tests {
         assert_eq!(pool_groups(&base), [""; 0]);
         let own = next.own.take().unwrap();
         drop(next);
+        own.remove().unwrap();
+        base.remove().unwrap();
+    }
+
+    #[test]
+    fn what_another_users_pool_of_the_same_name_has_left_is_killed_and_the_same_users_stays() {
+        if !users::is_root() {
+            return eprintln!("skipped: only root runs pools as other users");
+        }
+        let Some(mut groups) = groups_in("others") else { return };
+        let user = users::look_up("daemon", None).unwrap().uid;
+        let pool =
+            Pool { name: "one".to_owned(), user: Some("daemon".to_owned()), ..Pool::default() };
+        for (uid, signal) in [(user + 1, 9), (user, 15)] {
+            groups.add(&pool, &config("")).unwrap();
+            let mut sleep = std::process::Command::new("sleep");
+            let mut left = sleep.arg("1000").uid(uid).spawn().unwrap();
+            let entrance = groups.entrance_file("one").unwrap();
+            std::fs::write(entrance, left.id().to_string()).unwrap();
+            groups.keep(|_| false);
+            groups.add(&pool, &config("")).unwrap();
+            // One that was killed does not end by this any more.
+            let pid = rustix::process::Pid::from_child(&left);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            assert_eq!(left.wait().unwrap().signal(), Some(signal), "{uid}");
+        }
+        let (own, base) = (groups.own.take().unwrap(), groups.base.clone());
+        drop(groups);
         own.remove().unwrap();
         base.remove().unwrap();
     }

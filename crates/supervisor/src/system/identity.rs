@@ -142,21 +142,29 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
     Ok(Some(identity))
 }
 
-/// The owner of the pool's document root, unless another user's link leads there. It need not be in
-/// the user database (in a container, say), unless a group has to be looked up as well. Without the
-/// root its owner is unknown, and no other user may run its scripts.
+/// The owner of the pool's document root. It need not be in the user database (in a container,
+/// say), unless a group has to be looked up as well. Where the owner is unknown, or another user's
+/// link leads to the root, no user may run the scripts: their author may be anyone.
 fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
-    let root = root_of(pool, config);
-    if let Some((number, root)) = root
-        && let Some(problem) = directory_problem(root)
-    {
+    let Some((number, root)) = root_of(pool, config) else {
+        return look_up(pool, DEFAULT_USER);
+    };
+    if let Some(problem) = directory_problem(root) {
         return Err(site_folders::wrong(number, "root", root, &problem));
     }
-    let owner = root.and_then(|(_, root)| path_trust::owner_of(root).ok());
-    match owner.filter(|owner| owner.uid != 0) {
-        Some(owner) if pool.group.is_none() => Ok(owner),
-        Some(owner) => look_up(pool, &owner.name),
-        None => look_up(pool, DEFAULT_USER),
+    let owner = path_trust::owner_of(root).map_err(|why| {
+        let said = format!(
+            "pool `{}` has no `user`, and the owner of its document root {} cannot be its user: \
+             {why}; set `user`, or correct the root",
+            pool.name,
+            root.display()
+        );
+        wrong(pool, "user", said)
+    })?;
+    match owner.uid {
+        0 => look_up(pool, DEFAULT_USER),
+        _ if pool.group.is_none() => Ok(owner),
+        _ => look_up(pool, &owner.name),
     }
 }
 

@@ -31,7 +31,10 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
     let mut links = entries.filter(|entry| entry.kind() == FileType::Symlink);
     match links.all(|link| link.uid == 0 || link.uid == place.facts.uid) {
         true => users::owner_of(&place.path()),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "a symbolic link of another user leads there",
+        )),
     }
 }
 

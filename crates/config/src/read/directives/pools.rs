@@ -147,7 +147,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "the name or the number of a user",
         needs: Needs::NewZygote,
         doc: "The user that PHP runs as. Used only if the server is started as root; otherwise \
-              everything runs as the user who started it.",
+              everything runs as the user who started it. A pool needs it where a symbolic link \
+              leads to the document root, unless the link belongs to root or to the root's owner. \
+              Where others than root can replace the document root, set it: a reload runs PHP as \
+              the owner that the folder has then.",
         example: "\"shop\"",
         read: |pool, value| store(&mut pool.user, value.account().map(Some)),
     },

@@ -1,0 +1,97 @@
+//! The children of the supervisor: whether an announced process is one, and what follows from the
+//! end of one.
+
+use maitred_control::WorkerId;
+use maitred_os::fork::Ended;
+
+use super::Supervisor;
+use crate::processes::adopt::{self, ChildCheck};
+use crate::processes::generation::{GenerationEvent, KillReason};
+use crate::processes::pools::{PidClaim, PoolId};
+
+impl Supervisor {
+    /// A zygote reports that it forked a worker. It may report any pid.
+    pub(super) fn worker_announced(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
+        if self.is_not_its_worker(id, pid) {
+            return self.zygote_broke_rules(id);
+        }
+        self.pools[id].attribute_output(worker, pid);
+        self.pool_event(id, GenerationEvent::Announced { worker, pid });
+    }
+
+    /// Checks whether an announced process has become our child. Another may have got its pid since
+    /// the announcement.
+    pub(super) fn check_child(&mut self, id: PoolId, pid: i32) {
+        match adopt::see(pid, self.pools[id].plan.uid) {
+            ChildCheck::Ours(pidfd) if !self.is_not_its_worker(id, pid) => {
+                self.pools[id].workers.insert(pid, pidfd);
+                self.pool_event(id, GenerationEvent::Adopted { pid });
+            }
+            ChildCheck::NotYet => {}
+            ChildCheck::Ours(_) | ChildCheck::Stranger => self.zygote_broke_rules(id),
+        }
+    }
+
+    fn is_not_its_worker(&self, id: PoolId, pid: i32) -> bool {
+        self.is_own_process(pid) || self.pools.is_others(id, pid)
+    }
+
+    /// Whether the supervisor has started this process for another purpose than a pool's requests.
+    /// Commands and writers of slow logs have the user of a pool.
+    fn is_own_process(&self, pid: i32) -> bool {
+        self.fronts.line_of(pid).is_some()
+            || self.upgrader.is_trial(pid)
+            || self.acme.is_process(pid)
+            || self.acme.is_shared_process(pid)
+            || self.purge_log.is_process(pid)
+            || self.memory_reader.is_process(pid)
+            || self.slowlog_writers.is_process(pid)
+            || self.pipe_reader.pids().contains(&pid)
+            || self.jobs.is_process(pid)
+    }
+
+    pub(super) fn zygote_broke_rules(&mut self, id: PoolId) {
+        self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::BrokeRules));
+    }
+
+    /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
+    pub(super) fn collect(&mut self, ended: Ended) {
+        self.script_children.reaped(ended.pid);
+        let Some(ended) = self.hold_for_output(ended) else { return };
+        let Ended { pid, how, .. } = ended;
+        self.own_process_ended(&ended);
+        // A zygote may have announced any of these: no seat stays with a pid that is free again.
+        for owner in self.pools.owners_of(pid) {
+            match owner.claim {
+                PidClaim::Zygote => self.zygote_reaped(owner.id, how),
+                PidClaim::Worker | PidClaim::Announced => self.worker_ended(owner.id, ended),
+            }
+        }
+    }
+
+    /// Acts on the end of a process for another purpose than a pool's requests, if it was one.
+    fn own_process_ended(&mut self, ended: &Ended) {
+        let Ended { pid, how, .. } = *ended;
+        if let Some(line) = self.fronts.line_of(pid) {
+            self.front_ended(line, how);
+        } else if self.upgrader.is_trial(pid) {
+            let (program, now) = (&self.plan.invocation.program, self.now());
+            self.upgrader.tried(program, how, now);
+        } else if self.acme.is_process(pid) {
+            self.acme().process_ended(pid, how);
+        } else if self.acme.is_shared_process(pid) {
+            self.acme().shared_process_ended(how);
+        } else if self.purge_log.is_process(pid) {
+            self.purge_log_ended(how);
+        } else if self.memory_reader.is_process(pid) {
+            self.memory_reader_ended(how);
+        } else if self.slowlog_writers.is_process(pid) {
+            self.slowlog_writers.process_ended(pid, how);
+        } else if self.jobs.is_process(pid) {
+            self.job_ended(ended);
+        } else {
+            let now = self.now();
+            self.pipe_reader.process_ended(pid, how, now);
+        }
+    }
+}
