@@ -302,3 +302,19 @@ fn however_many_pages_are_not_kept_nobody_waits_for_one() {
     both.sort();
     assert_eq!(both, ["run 2", "run 3"]);
 }
+
+#[test]
+fn those_who_wait_for_a_page_that_is_stale_at_once_run_the_script_together() {
+    let bed = Bed::new(&["lock_timeout = \"1h\""]);
+    bed.say("v.say", "Cache-Control: no-cache\nETag: \"1\"");
+    bed.say("v.hold", "");
+    let (sender, answers) = mpsc::channel();
+    (0..5).for_each(|_| bed.ask("v", &sender));
+    wait::until_true("four wait", || page_cache(&bed.server)["waiting"] == 4);
+    bed.say("v.go1", "");
+    bed.await_run("v", 5);
+    (2..6).for_each(|run| bed.say(&format!("v.go{run}"), ""));
+    let mut all: Vec<String> = (0..5).map(|_| next(&answers)).collect();
+    all.sort();
+    assert_eq!(all, ["run 1", "run 2", "run 3", "run 4", "run 5"]);
+}
