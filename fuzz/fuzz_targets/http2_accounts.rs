@@ -103,7 +103,7 @@ impl Client {
             return;
         }
         let (stream, bytes) = self.requests.swap_remove(at % self.requests.len());
-        self.accounts.end(memory, EndedRequest { stream, bytes, is_answered });
+        self.accounts.end(memory, EndedRequest { stream, bytes, body_bytes: 0, is_answered });
         match is_answered {
             true => self.answered += 1,
             false => self.taken_back += 1,

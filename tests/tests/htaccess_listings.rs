@@ -4,11 +4,11 @@
 use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 
-use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::server::{
     Setup, WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids, write_file,
 };
+use maitred_tests::{Target, run_maitred};
 
 /// A link of the user of the site.
 fn link(target: &Path, name: &Path) {
@@ -90,5 +90,56 @@ fn a_listing_leaves_out_what_the_files_deny() {
         ["a.txt", "secret.txt", "a.bak", "gone.txt", "moved", "open/", "closed/", "n0", "n399"];
     let expected = ["a.txt", "moved", "open/", "n0", "n399"];
     assert_eq!(names(&text, &all), expected, "{text}");
+    server.stop();
+}
+
+#[test]
+fn files_deny_and_hide_names_in_the_lists_of_autoindex_too() {
+    let root = document_root(&[
+        (
+            "list/.htaccess",
+            "IndexIgnore hidden*\n<Files secret.txt>\nRequire all denied\n</Files>\n",
+        ),
+        ("list/a.txt", "a"),
+        ("list/secret.txt", "b"),
+        ("list/hidden.txt", "c"),
+        ("denied/.htaccess", "Require all denied\n"),
+        ("denied/a.txt", "a"),
+        ("users/.htaccess", "AuthType Basic\nAuthName x\nAuthUserFile users\nRequire user ann\n"),
+        ("users/a.txt", "a"),
+        ("off/.htaccess", "Options -Indexes\n"),
+        ("off/a.txt", "a"),
+        ("index/.htaccess", "DirectoryIndex a.txt\n"),
+        ("index/a.txt", "the index"),
+        ("plain/a.txt", "a"),
+        ("elsewhere/a.txt", "a"),
+    ]);
+    let beside = public_folder();
+    write_file(beside.path(), "a.txt", b"a");
+    give_to_web_user(root.path());
+    let folders = ["list", "denied", "users", "off", "index", "plain", "manual"];
+    let folders = folders.map(|folder| format!("\"/{folder}/*\"")).join(", ");
+    let alias = format!("aliases = {{ \"/manual/\" = {:?} }}", beside.path());
+    let setup = Setup::new(root.path()).site("htaccess = true").site(&alias);
+    let server = setup.site(&format!("autoindex = [{folders}]")).start();
+    let all = ["a.txt", "secret.txt", "hidden.txt"];
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    for (path, status, shown, explained) in [
+        ("/list/", 200, &["a.txt"][..], "a list of the folder's files (Indexes)"),
+        ("/denied/", 403, &[], "response         403"),
+        ("/users/", 401, &[], "response         401"),
+        ("/off/", 403, &[], "response         403"),
+        ("/index/", 200, &[], "200 with the file"),
+        ("/plain/", 200, &["a.txt"], "a list of the folder's files (Indexes)"),
+        ("/elsewhere/", 403, &[], "response         403"),
+        ("/manual/", 200, &["a.txt"], "a list of the folder's files (autoindex)"),
+    ] {
+        let response = http::get(server.address(), path);
+        let text = response.text();
+        assert_eq!((response.status, &names(&text, &all)[..]), (status, shown), "{path}: {text}");
+        let (_, said) = run_maitred(&["explain", path, "--config", file]);
+        assert!(said.contains(explained), "{path}: {said}");
+    }
     server.stop();
 }

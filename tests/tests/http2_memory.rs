@@ -356,3 +356,66 @@ fn a_connection_ends_on_which_the_fields_of_a_request_never_become_complete() {
     server.expect_log(0, "it sends its request too slowly");
     server.stop();
 }
+
+/// Clients whose bodies never become complete, each with an address of its own.
+const UPLOADERS: usize = 150;
+/// Requests of each.
+const UPLOADS: u32 = 8;
+/// Bytes of each body that arrive.
+const SENT_BYTES: usize = 60_000;
+/// `request_memory` of that server, in bytes.
+const UPLOAD_MEMORY: u64 = 16 << 20;
+/// What each connection may hold in any case, in bytes.
+const OWN: u64 = 96 << 10;
+
+/// Sends the first part of `UPLOADS` bodies. Each is too small for a file.
+fn upload_parts(client: &mut Connection) {
+    let ping = frame(PING, 0, 0, &[7; 8]);
+    // The server's windows are open once it has read the preface.
+    client.send(&ping).expect("the server takes a ping");
+    is_read(client);
+    let head = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/hello.php"),
+        ("content-length", "70000"),
+    ];
+    let head = fields(&head);
+    for number in 0..UPLOADS {
+        let stream = 1 + 2 * number;
+        let mut bytes = frame(HEADERS, END_HEADERS, stream, &head);
+        for part in vec![b'b'; SENT_BYTES].chunks(15_000) {
+            bytes.extend(frame(DATA, 0, stream, part));
+        }
+        client.send(&bytes).expect("the server takes the parts");
+    }
+    client.send(&ping).expect("the server takes a ping");
+    is_read(client);
+}
+
+#[test]
+fn bodies_that_never_become_complete_hold_bounded_memory_and_refuse_no_header() {
+    let root = site();
+    let (server, listener) = behind_a_proxy(&root, "request_memory = \"16M\"");
+    assert_served(&server, HONEST);
+    let before = resident(&server);
+    let address = |number: usize| format!("203.0.{}.{}", 100 + number / 100, 1 + number % 100);
+    let mut clients = Vec::new();
+    for number in 0..UPLOADERS {
+        let mut client = client_at(&server, &address(number));
+        upload_parts(&mut client);
+        clients.push(client);
+    }
+    assert_served(&server, HONEST);
+    assert!(held(listener) <= UPLOAD_MEMORY, "{} bytes", held(listener));
+    let taken = resident(&server).saturating_sub(before);
+    println!("{} MiB before, {} MiB more", mib(before), mib(taken));
+    // What streams and tasks take beside that, in a build without optimization.
+    let allowed = UPLOAD_MEMORY + OWN * UPLOADERS as u64 + REST;
+    assert!(taken <= allowed, "{} MiB of {}", mib(taken), mib(allowed));
+    assert_eq!(metric(listener, "maitred_rejected_requests_total "), 0);
+    drop(clients);
+    wait::until("all memory to be given back", || (held(listener) == 0).then_some(()));
+    server.stop();
+}

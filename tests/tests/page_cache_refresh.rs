@@ -10,13 +10,16 @@ use std::thread;
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::outside::page_cache;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::rules::{USER, basic};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
 /// Counts its runs for a name in `runs/NAME`. While `NAME.hold` is there, run 2 waits for
 /// `NAME.go2`. It says the lines of `NAME.say` and the status of `NAME.status`; with `NAME.etag` it
-/// has a tag, and says 304 to who has that.
+/// has a tag, and says 304 to who has that. With `NAME.user` it shows the user.
 const PAGE: &str = "<?php
     $name = __DIR__ . '/runs/' . basename(strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($name, 'x', FILE_APPEND | LOCK_EX);
@@ -34,7 +37,8 @@ const PAGE: &str = "<?php
         if (($_SERVER['HTTP_IF_NONE_MATCH'] ?? '') === '\"1\"') { http_response_code(304); exit; }
     }
     if (is_file(\"$name.status\")) http_response_code((int) file_get_contents(\"$name.status\"));
-    echo \"run $run\";";
+    echo \"run $run\";
+    if (is_file(\"$name.user\")) echo ' for ', $_SERVER['REMOTE_USER'] ?? 'none';";
 
 struct Bed {
     root: TempDir,
@@ -301,4 +305,42 @@ fn however_many_pages_are_not_kept_nobody_waits_for_one() {
     let mut both = [next(&answers), next(&answers)];
     both.sort();
     assert_eq!(both, ["run 2", "run 3"]);
+}
+
+#[test]
+fn those_who_wait_for_a_page_that_is_stale_at_once_run_the_script_together() {
+    let bed = Bed::new(&["lock_timeout = \"1h\""]);
+    bed.say("v.say", "Cache-Control: no-cache\nETag: \"1\"");
+    bed.say("v.hold", "");
+    let (sender, answers) = mpsc::channel();
+    (0..5).for_each(|_| bed.ask("v", &sender));
+    wait::until_true("four wait", || page_cache(&bed.server)["waiting"] == 4);
+    bed.say("v.go1", "");
+    bed.await_run("v", 5);
+    (2..6).for_each(|run| bed.say(&format!("v.go{run}"), ""));
+    let mut all: Vec<String> = (0..5).map(|_| next(&answers)).collect();
+    all.sort();
+    assert_eq!(all, ["run 1", "run 2", "run 3", "run 4", "run 5"]);
+}
+
+#[test]
+fn a_script_sees_in_the_background_the_user_whose_request_found_the_page_stale() {
+    let users = public_folder();
+    write_file(users.path(), "users", USER.as_bytes());
+    let users = users.path().join("users");
+    let auth = format!("basic_auth = {{ users = {users:?} }}");
+    let bed = Bed::with(&["stale_while_revalidate = \"1h\""], |setup| setup.site(&auth));
+    bed.say("p.say", "Cache-Control: public, max-age=600");
+    bed.say("p.user", "");
+    let anna = basic("anna", "secret");
+    let ask = || {
+        let request = Request::get("/p").header("Connection", "close");
+        http::ask(bed.server.address(), &request.header("Authorization", &anna)).text()
+    };
+    assert_eq!(ask(), "run 1 for anna");
+    bed.purge("p", &[("Soft-Purge", "1"), ("Authorization", &anna)]);
+    assert_eq!(ask(), "run 1 for anna");
+    bed.await_run("p", 2);
+    wait::until_true("the new page", || ask() != "run 1 for anna");
+    assert_eq!(ask(), "run 2 for anna");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use maitred_tests::booted::{application, snapshot};
 use maitred_tests::cached::{self, is_hit};
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::server::give_to_web_user;
+use maitred_tests::server::{Setup, give_to_web_user};
 use maitred_tests::{Target, wait};
 use serde_json::json;
 
@@ -172,5 +172,22 @@ fn the_cache_learns_from_the_classic_pool_what_it_learns_from_every_script() {
     let hers = cached::with(&server, "/page.php?other=1", &[("Cookie", "mp_auth=alice")]);
     assert_eq!(hers.text(), "new for alice");
     assert_eq!(cached::get(&server, "/page.php?other=1").text(), "new for all");
+    server.stop();
+}
+
+#[test]
+fn a_reload_that_changes_the_mode_of_a_pool_alone_gives_its_site_the_classic_pool() {
+    let root = application("", "header('X-Accel-Redirect: @classic');");
+    fs::write(root.path().join("page.php"), "<?php echo 'of the classic pool';").unwrap();
+    let with_classic = |setup: Setup| {
+        let setup = setup.pool("[pools.classic]\npm = \"static\"\nmax_children = 1");
+        setup.site("classic_paths = [\"/nowhere/\"]\nclassic_pool = \"classic\"")
+    };
+    let classic = Setup::new(root.path()).workers(1).site("front_controller = \"/index.php\"");
+    let server = with_classic(classic).start();
+    assert_eq!(http::get(server.address(), "/page.php").text(), "of the classic pool");
+    server.configure(&with_classic(snapshot(root.path()).workers(1)));
+    assert!(server.reload().contains("reloaded"));
+    assert_eq!(http::get(server.address(), "/page.php").text(), "of the classic pool");
     server.stop();
 }

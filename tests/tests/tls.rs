@@ -225,6 +225,46 @@ fn a_ticket_of_before_clients_showed_certificates_lets_nobody_in() {
 }
 
 #[test]
+fn a_connection_of_before_clients_showed_certificates_ends_with_its_next_request() {
+    let held = "<?php while (ob_get_level()) ob_end_clean(); echo 'begun'; flush();
+        while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }";
+    for protocol in ["--http1.1", "--http2"] {
+        for (setting, next) in [("required", " 421 0 "), ("optional", "Hello, world! 200 0 ")] {
+            let served = served(&[]);
+            write_file(served.root.path(), "held.php", held.as_bytes());
+            let held = "https://localhost/held.php";
+            let file = "https://localhost/hello.txt";
+            let client = curl_command(&served.authority, served.address)
+                .args([protocol, "-N", "-w", " %{http_code} %{num_connects} ", held, file, file])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            let mut client = client.expect("curl runs");
+            let mut begun = [0; 5];
+            let pipe = client.stdout.as_mut().expect("stdout is a pipe");
+            pipe.read_exact(&mut begun).expect("the response has begun");
+            let ca = served.authority.ca();
+            let lines = [
+                format!("certificates = [{}]", served.certificate.toml()),
+                format!("client_ca = {ca:?}"),
+                format!("client_certificates = {setting:?}"),
+            ];
+            let asks = Setup::new(served.root.path()).tls(served.address, &lines);
+            served.server.configure(&asks);
+            assert!(served.server.reload().contains("reloaded"));
+            write_file(served.root.path(), "go", b"");
+            let output = client.wait_with_output().expect("curl ends");
+            let said = text(&output.stdout);
+            assert!(said.starts_with(" 200 1 ") && said.contains(next), "{protocol}: {said}");
+            // The last request is one over another connection, for which a certificate is needed.
+            let is_served = said.ends_with("Hello, world! 200 1 ");
+            assert_eq!(is_served, setting == "optional", "{protocol}: {said}");
+            assert_eq!(output.status.success(), is_served, "{protocol}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_reload_in_the_middle_of_a_transfer_changes_the_certificate_of_those_who_come_later() {
     let served = served(&[]);
     let bytes = vec![b'x'; 20_000_000];

@@ -16,7 +16,7 @@ pub mod htpasswd;
 pub mod networks;
 pub mod path;
 pub mod pattern;
-mod pattern_table;
+pub mod pattern_table;
 pub mod php_source;
 pub mod proxy_header;
 pub mod rate;

@@ -34,6 +34,10 @@ use crate::site::sites::Sites;
 /// The reason of a 400 if a trusted proxy sends no readable client address.
 const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
 
+/// The reason of a 421 over a connection from before a reload that has changed which client
+/// certificates are accepted (RFC 9110 §15.5.20: a client may repeat the request over another one).
+const OUTDATED: &str = "Other client certificates are accepted now. Connect again.";
+
 /// Serves one request, and logs it.
 pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
@@ -176,6 +180,9 @@ async fn respond<'r, C: HttpClient>(
     }
     if let Some(peer) = cx.client.admin() {
         return Box::pin(admin_pages::serve(cx, sites, peer)).await;
+    }
+    if cx.thread.shared.refuses_connection(cx.client.secured()) {
+        return cx.refuse(TextResponse::new(421, OUTDATED)).await;
     }
     if let Some(file) = cx.thread.shared.proofs.file(cx.head.path()) {
         return cx.refuse(TextResponse::page(&[OCTETS], file)).await;

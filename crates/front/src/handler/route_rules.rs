@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use maitred_config::Site;
 use maitred_rules::SiteRules;
 use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::settings::Alias;
 use maitred_rules::site_rules::Refusal;
 
 use crate::site::files::StaticFile;
@@ -54,11 +55,21 @@ pub enum PathTarget {
 pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathTarget {
     if let Some(server) = rules.proxy(path.as_bytes()) {
         PathTarget::Proxy(server)
-    } else if matches!(method, "GET" | "HEAD") && rules.lists(path.as_bytes()) {
+    } else if matches!(method, "GET" | "HEAD")
+        && rules.lists(path.as_bytes())
+        && !is_by_htaccess(rules, path)
+    {
         PathTarget::Listing
     } else {
         PathTarget::Files
     }
+}
+
+/// Whether `.htaccess` files apply to a path: to those in the document root.
+fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
+    let settings = rules.settings();
+    let is_in = |alias: &Alias| path.as_bytes().starts_with(alias.path.as_bytes());
+    settings.htaccess && !settings.aliases.iter().any(is_in)
 }
 
 impl RouteRules<'_> {

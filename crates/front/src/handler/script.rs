@@ -30,6 +30,7 @@ use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, BodyError};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
+use crate::http::request_memory::MemoryGrowth;
 use crate::http::spool_folder::SpoolPlace;
 use crate::logging::request_lines::RequestLines;
 use crate::logging::request_record::RequestRecord;
@@ -128,7 +129,9 @@ async fn run<C: HttpClient>(
         return cx.respond(TextResponse::new(431, why), After::Linger).await;
     };
     let address = || cx.thread.address(caller.peer.ip());
-    let _held = match cx.thread.shared.requests.hold(encoded.len(), address) {
+    let before = context.head.memory_bytes() + body.memory_bytes();
+    let growth = MemoryGrowth { before, more: encoded.len() };
+    let _held = match cx.client.hold(&cx.thread.shared.requests, growth, address) {
         Ok(held) => held,
         Err(why) => {
             cx.thread.shared.refuse_head(caller.peer.ip(), why);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use maitred_http1::Refusal;
 
+use crate::http::request_memory::own_bytes_left;
 use crate::http::spool_budget::SpoolPurpose;
 use crate::http::spool_folder::{SpoolPlace, SpooledBytes};
 
@@ -19,6 +20,8 @@ const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes that all bodies together may buffer for their files; [`LEAST_WRITE_BYTES`] of each in any
 /// case.
 const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of any body that may stay in memory, however many its connection holds.
+const LEAST_MEMORY_BYTES: usize = 8 * 1024;
 /// See [`COMMON_BYTES`].
 const LEAST_WRITE_BYTES: usize = 64 * 1024;
 
@@ -71,6 +74,14 @@ impl Body {
         match self {
             Body::Memory(bytes) => bytes.len() as u64,
             Body::File(file) => file.length,
+        }
+    }
+
+    /// Bytes of memory that it uses.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Body::Memory(bytes) => bytes.capacity(),
+            Body::File(_) => 0,
         }
     }
 
@@ -142,6 +153,13 @@ impl Collected {
         Collected::within(limit, MEMORY_BYTES)
     }
 
+    /// As [`Collected::new`], for the only request of its connection, which holds `held` bytes for
+    /// its header: both stay within what each connection may hold in any case.
+    pub fn beside(held: usize, limit: u64) -> Collected {
+        let left = own_bytes_left(held).clamp(LEAST_MEMORY_BYTES, MEMORY_BYTES);
+        Collected::within(limit, left)
+    }
+
     /// As [`Collected::new`], with at most `memory_limit` bytes in memory.
     pub fn within(limit: u64, memory_limit: usize) -> Collected {
         Collected { memory: Vec::new(), file: None, in_file: None, memory_limit, limit }
@@ -150,6 +168,11 @@ impl Collected {
     /// Bytes received.
     pub fn len(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length)
+    }
+
+    /// Bytes of memory that it uses.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.capacity()
     }
 
     /// Adds received bytes.
@@ -173,7 +196,11 @@ impl Collected {
         Ok(())
     }
 
-    async fn write(&mut self, place: SpoolPlace<'_>) -> Result<(), BodyError> {
+    /// Writes the bytes in memory to the file.
+    ///
+    /// # Errors
+    /// When they cannot be stored.
+    pub async fn write(&mut self, place: SpoolPlace<'_>) -> Result<(), BodyError> {
         let bytes = std::mem::take(&mut self.memory);
         let mut stored = match self.file.take() {
             Some(mut stored) => {

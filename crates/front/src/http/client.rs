@@ -13,8 +13,10 @@ use maitred_http1::{Head, ResponseStart};
 use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{Part, ResponseBody, Slice};
+use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
+use crate::net::client_addresses::Address;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
 
@@ -63,6 +65,18 @@ pub trait HttpClient: Client {
         limit: u64,
         place: SpoolPlace<'_>,
     ) -> Result<Body, BodyError>;
+
+    /// Accounts for more memory of the request: until drop of the result, or without one, until the
+    /// end of the request. `growth` is that of a connection with this request only.
+    ///
+    /// # Errors
+    /// Which limit is exceeded.
+    fn hold<'m>(
+        &mut self,
+        memory: &'m RequestMemory,
+        growth: MemoryGrowth,
+        address: impl FnOnce() -> Option<Address>,
+    ) -> Result<Option<HeldMemory<'m>>, &'static str>;
 
     /// Accepts the request's body: sends `100 Continue` to a client that expects it.
     ///

@@ -1,5 +1,6 @@
-//! Limits the memory of the headers of requests in progress. A few bytes of HTTP/2 can be a large
-//! header (HPACK), and a request may wait for long: for its body, or for a worker.
+//! Limits the memory of requests in progress: headers, bodies without a file, and what is encoded
+//! for a worker. A few bytes of HTTP/2 can be a large header (HPACK), and a request may wait for
+//! long: for its body, or for a worker.
 //!
 //! Each connection has a share of its own, so that a flood over some connections causes no refusal
 //! on others. All connections share the memory beyond that; a request that exceeds it is refused.
@@ -23,13 +24,15 @@ use crate::net::client_addresses::Address;
 const OWN_BYTES: usize = 96 * 1024;
 /// The common memory divided by the share of one address.
 const PARTS: usize = 8;
+/// The memory divided by the part of it that bodies may use. A body beyond it is written to a file;
+/// a header would be refused.
+const BODY_PARTS: usize = 2;
 /// Shards of the addresses' counters, each with its lock.
 const SHARDS: usize = 16;
 /// Why a request is refused when the common memory is used up.
-const NO_ROOM: &str = "the headers of all requests in progress would exceed `request_memory`";
+const NO_ROOM: &str = "all requests in progress would exceed `request_memory`";
 /// Why a request is refused when the share of its address is used up.
-const NO_SHARE: &str =
-    "the headers of its address's requests would exceed an eighth of `request_memory`";
+const NO_SHARE: &str = "its address's requests would exceed an eighth of `request_memory`";
 
 /// The memory of all requests in progress.
 #[derive(Debug, Default)]
@@ -49,7 +52,16 @@ pub struct RequestMemory {
 pub struct HeldMemory<'a> {
     memory: &'a RequestMemory,
     address: Option<Address>,
-    bytes: usize,
+    growth: MemoryGrowth,
+}
+
+/// The growth of what a connection holds.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryGrowth {
+    /// Bytes that it holds already.
+    pub before: usize,
+    /// Bytes in addition.
+    pub more: usize,
 }
 
 impl RequestMemory {
@@ -71,11 +83,29 @@ impl RequestMemory {
         before: usize,
         after: usize,
     ) -> Result<(), &'static str> {
-        let more = beyond(after) - beyond(before);
+        self.add(address, beyond(after) - beyond(before), 1)
+    }
+
+    /// As [`RequestMemory::grow`], for bytes of bodies, which may use a part of the memory.
+    ///
+    /// # Errors
+    /// Which limit is exceeded.
+    pub fn grow_body(
+        &self,
+        address: Option<Address>,
+        before: usize,
+        after: usize,
+    ) -> Result<(), &'static str> {
+        self.add(address, beyond(after) - beyond(before), BODY_PARTS)
+    }
+
+    /// Adds bytes beyond connections' own shares, of which there may be one of `parts` of the
+    /// limits.
+    fn add(&self, address: Option<Address>, more: isize, parts: usize) -> Result<(), &'static str> {
         if more <= 0 {
             return Ok(());
         }
-        let most = self.most.load(Ordering::Relaxed);
+        let most = self.most.load(Ordering::Relaxed) / parts;
         let all = self.common.fetch_add(more, Ordering::Relaxed) + more;
         let own = address.map_or(0, |address| self.by_address.add(address, more));
         if own > bounded(most / PARTS) {
@@ -107,13 +137,23 @@ impl RequestMemory {
         bytes: usize,
         address: impl FnOnce() -> Option<Address>,
     ) -> Result<HeldMemory<'_>, &'static str> {
-        let held = HeldMemory {
-            memory: self,
-            address: if beyond(bytes) > 0 { address() } else { None },
-            bytes,
-        };
+        self.hold_more(MemoryGrowth { before: 0, more: bytes }, address)
+    }
+
+    /// Accounts for more bytes of a connection's only request. Its address is computed only if
+    /// needed.
+    ///
+    /// # Errors
+    /// Which limit is exceeded.
+    pub fn hold_more(
+        &self,
+        growth: MemoryGrowth,
+        address: impl FnOnce() -> Option<Address>,
+    ) -> Result<HeldMemory<'_>, &'static str> {
+        let address = if beyond(growth.after()) > 0 { address() } else { None };
+        let held = HeldMemory { memory: self, address, growth };
         // Refused bytes are released by drop.
-        self.grow(held.address, 0, bytes).map(|()| held)
+        self.grow(address, growth.before, growth.after()).map(|()| held)
     }
 
     /// Counts a refused request.
@@ -135,8 +175,19 @@ impl RequestMemory {
 
 impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
-        self.memory.shrink(self.address, self.bytes, 0);
+        self.memory.shrink(self.address, self.growth.after(), self.growth.before);
     }
+}
+
+impl MemoryGrowth {
+    fn after(self) -> usize {
+        self.before + self.more
+    }
+}
+
+/// Bytes of its own share that are left to a connection that holds `held`.
+pub fn own_bytes_left(held: usize) -> usize {
+    OWN_BYTES.saturating_sub(held)
 }
 
 /// Bytes that addresses hold. Addresses without any are not stored.
@@ -239,6 +290,28 @@ mod tests {
         drop((part, network));
         assert_eq!((memory.common_bytes(), addresses(&memory)), (0, 0));
         assert!(memory.hold(OWN_BYTES + 1, one).is_ok());
+    }
+
+    #[test]
+    fn bodies_leave_half_of_the_memory_to_headers() {
+        let (memory, client) = (memory(), address("192.0.2.1"));
+        let half = OWN_BYTES + COMMON_BYTES / 2;
+        assert!(memory.grow_body(None, 0, half).is_ok());
+        assert_eq!(memory.grow_body(None, half, half + 1), Err(NO_ROOM));
+        assert!(memory.hold(OWN_BYTES + PART_BYTES, || client).is_ok());
+        memory.shrink(None, half + 1, 0);
+        let of_address = OWN_BYTES + PART_BYTES / 2;
+        assert!(memory.grow_body(client, 0, of_address).is_ok());
+        assert_eq!(memory.grow_body(client, of_address, of_address + 1), Err(NO_SHARE));
+    }
+
+    #[test]
+    fn what_is_held_beside_a_header_has_no_share_of_its_own() {
+        let memory = memory();
+        let more = memory.hold_more(MemoryGrowth { before: OWN_BYTES - 3, more: 10 }, || None);
+        assert_eq!(memory.common_bytes(), 7);
+        drop(more);
+        assert_eq!(memory.common_bytes(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod admin_peer;
 pub(crate) mod client_addresses;
 pub(crate) mod client_memory;
 pub(crate) mod client_rate;
+pub(crate) mod client_verification;
 pub(crate) mod descriptor_guard;
 pub(crate) mod handshake_limit;
 pub(crate) mod proxy_protocol;

@@ -20,6 +20,7 @@ use rustls::unbuffered::{
 use tokio::io::ReadBuf;
 
 use crate::net::client_memory::{self, ClientMemory};
+use crate::net::client_verification::ClientVerification;
 use crate::net::socket::Socket;
 
 /// The protocols offered by ALPN (RFC 7301), the best first. A client that wants another is
@@ -86,7 +87,7 @@ impl From<io::Error> for NoTls {
 }
 
 /// The TLS configuration of new connections.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tls {
     /// The configuration: certificates, versions, tickets.
     pub config: Arc<ServerConfig>,
@@ -94,8 +95,8 @@ pub struct Tls {
     usual: Arc<ServerConfig>,
     /// Hosts whose certificates have not been issued yet.
     awaited: Arc<HashSet<String>>,
-    /// The server requests client certificates.
-    asks: bool,
+    /// Which client certificates the server requests.
+    pub clients: ClientVerification,
     /// The data of most connections, which are alike.
     plain: Arc<Secured>,
 }
@@ -111,12 +112,10 @@ impl Tls {
             usual: server.config.clone(),
             config: server.config,
             awaited: Arc::new(material.awaited.iter().cloned().collect()),
-            asks: material.clients.is_some(),
+            clients: ClientVerification::of(material.clients.as_ref()),
             plain: Arc::new(Secured {
-                variables: Variables::new(),
-                protocol: "",
-                cipher: "",
                 hsts: material.transport_security().map(Arc::from),
+                ..Secured::default()
             }),
         })
     }
@@ -128,13 +127,7 @@ impl Tls {
             tracing::error!("{why}");
             self.usual.clone()
         });
-        Tls {
-            config,
-            usual: self.usual.clone(),
-            awaited: self.awaited.clone(),
-            asks: self.asks,
-            plain: self.plain.clone(),
-        }
+        Tls { config, ..self.clone() }
     }
 
     /// Whether the certificate of this host is still to be issued.
@@ -144,7 +137,7 @@ impl Tls {
 
     /// The TLS data of a connection.
     pub fn secured(&self, stream: &TlsStream) -> Arc<Secured> {
-        let variables = match self.asks {
+        let variables = match self.clients.is_on() {
             true => {
                 let shown = stream.session.peer_certificates();
                 maitred_tls::variables(shown.and_then(<[_]>::first))
@@ -158,6 +151,7 @@ impl Tls {
             protocol: version.map_or("", maitred_tls::names::protocol),
             cipher: suite.map_or("", |suite| maitred_tls::names::cipher(suite.suite())),
             hsts: self.plain.hsts.clone(),
+            clients: self.clients,
         })
     }
 }
@@ -173,6 +167,8 @@ pub struct Secured {
     pub cipher: &'static str,
     /// The value of the `Strict-Transport-Security` header, if the response carries it.
     pub hsts: Option<Arc<str>>,
+    /// Which client certificates its handshake accepted.
+    pub clients: ClientVerification,
 }
 
 impl Secured {

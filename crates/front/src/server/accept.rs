@@ -365,6 +365,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.closes_connections();
+    head.keep_alive &= !thread.shared.is_outdated(connection.secured.as_ref());
     let address = || thread.address(connection.peer.ip());
     let _held = match thread.shared.requests.hold(head.memory_bytes(), address) {
         Ok(held) => held,

@@ -33,7 +33,7 @@ use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_addresses::{Address, Addresses};
 use crate::net::client_rate::Rates;
 use crate::net::handshake_limit::Handshakes;
-use crate::net::tls::Tls;
+use crate::net::tls::{Secured, Tls};
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
@@ -260,6 +260,25 @@ impl Shared {
     pub fn awaits_certificate(&self, authority: &str) -> bool {
         let tls = self.tls.load();
         tls.as_ref().is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
+    }
+
+    /// Whether a connection has to end: client certificates are verified otherwise since a reload.
+    pub fn is_outdated(&self, secured: Option<&Arc<Secured>>) -> bool {
+        let differs = |secured: &Arc<Secured>| {
+            let tls = self.tls.load();
+            tls.as_ref().is_some_and(|tls| tls.clients != secured.clients)
+        };
+        secured.is_some_and(differs)
+    }
+
+    /// Whether requests over a connection are refused: it might fail the handshake since a reload.
+    pub fn refuses_connection(&self, secured: Option<&Arc<Secured>>) -> bool {
+        let refuses = |secured: &Arc<Secured>| {
+            let (tls, before) = (self.tls.load(), secured.clients);
+            let clients = tls.as_ref().map(|tls| tls.clients);
+            clients.is_some_and(|now| now.refuses(before, secured.shows_certificate()))
+        };
+        secured.is_some_and(refuses)
     }
 
     /// Closes idle connections, of clients or else of web servers, to make room for others.

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use maitred_htaccess::conf::Conf;
+use maitred_htaccess::conf::core::OptionsConf;
 use maitred_htaccess::file::{self, Mistake, Reading};
 use maitred_htaccess::overrides::Overrides;
 use maitred_htaccess::request::{Kind, LocalTime, Stat, World};
 use maitred_htaccess::weight::Shared;
 use maitred_http1::Head;
 use maitred_rules::Rules;
+use maitred_rules::pattern_table::Table;
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
@@ -43,6 +45,10 @@ pub struct DirectoryConfs {
     reading: Reading,
     /// The configuration of the server, above all directories.
     base: Arc<Conf>,
+    /// The same with `Options +Indexes`.
+    listing_base: Arc<Conf>,
+    /// The site's `autoindex`: directories below `listing_base`.
+    autoindex: Table,
     known: HashMap<Vec<u8>, KnownDirectory>,
     /// The memory of what is known.
     memory: ConfMemory,
@@ -103,9 +109,14 @@ impl DirectoryConfs {
         let mut base = Conf::default();
         base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
+        let mut listing_base = base.clone();
+        listing_base.core.options = OptionsConf::indexes();
         DirectoryConfs {
             reading: reading(rules),
             base: Arc::new(base),
+            listing_base: Arc::new(listing_base),
+            // The site is not served if its patterns are too large.
+            autoindex: Table::new(&rules.autoindex).unwrap_or_default(),
             known: HashMap::new(),
             memory,
             moment: 0,
@@ -169,9 +180,19 @@ impl DirectoryConfs {
                 return known.own.is_some();
             }
         }
-        let base = Arc::clone(&self.base);
+        let base = Arc::clone(self.base_of(resolver, directory));
         let _ = self.merge(resolver, directory, base, time);
         self.known.get(directory).is_none_or(|known| known.own.is_some())
+    }
+
+    /// The configuration above all directories, for this one: a file can turn listings off that the
+    /// site's `autoindex` turns on.
+    fn base_of(&self, resolver: &Resolver, directory: &[u8]) -> &Arc<Conf> {
+        let path = directory.get(resolver.real_root().len()..).unwrap_or_default();
+        match self.autoindex.first(path) {
+            Some(_) => &self.listing_base,
+            None => &self.base,
+        }
     }
 
     fn conf(
@@ -181,7 +202,7 @@ impl DirectoryConfs {
         time: &EvaluationTime,
     ) -> Result<Arc<Conf>, Mistake> {
         let root = resolver.real_root().len();
-        let mut merged = Arc::clone(&self.base);
+        let mut merged = Arc::clone(self.base_of(resolver, directory));
         for end in memchr::memchr_iter(b'/', directory).filter(|end| *end >= root) {
             merged = self.merge(resolver, &directory[..=end], merged, time)?;
         }

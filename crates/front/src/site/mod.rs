@@ -136,11 +136,7 @@ impl Site {
             }
             Destination::Pool(name) => pool(name)?,
         };
-        let is_classic =
-            |name: &&String| config.pool(name).is_some_and(|pool| pool.mode == Mode::Classic);
-        let own_is_classic = chroot.is_none_or(|pool| pool.mode == Mode::Classic);
         let others = settings.rules.paths.iter().filter_map(|path| path.pool.as_ref());
-        let classic_pool = others.clone().find(is_classic);
         let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
         Ok(Site {
             settings: settings.clone(),
@@ -150,7 +146,7 @@ impl Site {
             limits: resources.limits.of(settings),
             access_log: SiteLog::of(&settings.access_log, resources.pool_access_logs),
             backends: backends.collect::<Result<_, String>>()?,
-            classic_pool: classic_pool.filter(|_| !own_is_classic).cloned(),
+            classic_pool: classic_pool_of(config, settings).cloned(),
             backend,
             resolver: open_files(files, compression.clone(), limits),
             htaccess: settings.rules.htaccess.then(|| {
@@ -284,6 +280,11 @@ impl Site {
         self.classic_pool.as_ref().and_then(|name| self.backends.get(name))
     }
 
+    /// Whether the modes of pools are those that the site was opened with.
+    pub fn has_modes_of(&self, config: &Config) -> bool {
+        self.classic_pool.as_ref() == classic_pool_of(config, &self.settings)
+    }
+
     /// The folder besides the root that contains a path, and the rest of the path. Below an encoded
     /// slash are no files, as in the root.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
@@ -295,6 +296,15 @@ impl Site {
             (is_within && prefix.len() <= opaque_from).then_some((resolver, rest))
         })
     }
+}
+
+/// The pool for requests that a booted application of this site does not serve itself.
+fn classic_pool_of<'c>(config: &Config, settings: &'c maitred_config::Site) -> Option<&'c String> {
+    let is_classic =
+        |name: &&String| config.pool(name).is_some_and(|pool| pool.mode == Mode::Classic);
+    let Destination::Pool(own) = &settings.destination else { return None };
+    let mut others = settings.rules.paths.iter().filter_map(|path| path.pool.as_ref());
+    others.find(is_classic).filter(|_| !is_classic(&own))
 }
 
 /// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first

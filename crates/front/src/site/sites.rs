@@ -139,6 +139,7 @@ impl Sites {
             let same = before
                 .get(&settings.hosts)
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
+                .filter(|site| site.has_modes_of(config))
                 // With another user of its pool, it is another tenant's.
                 .filter(|site| {
                     let cache = site.cache.as_ref();

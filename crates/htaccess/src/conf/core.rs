@@ -74,6 +74,11 @@ pub struct OptionsConf {
 }
 
 impl OptionsConf {
+    /// `Options +Indexes`.
+    pub fn indexes() -> OptionsConf {
+        OptionsConf { added: Options::INDEXES, ..OptionsConf::default() }
+    }
+
     /// Applies a directive that may change the `allowed` options (`set_options`).
     ///
     /// # Errors

@@ -386,9 +386,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Value("\"48M\""),
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
-        doc: "Memory for the headers of all requests in flight: those that wait for their body or \
-              for a worker. A few bytes of HTTP/2 can decode to a large header. The first 96 KB of \
-              each connection are not counted. Clients of one address, or of one /64 of IPv6, \
+        doc: "Memory for all requests in flight, which wait for their body or for a worker: their \
+              headers, what is encoded for a worker, and over HTTP/2 bodies without a file. A few \
+              bytes of HTTP/2 can decode to a large header. The first 96 KB of each connection are \
+              not counted. Bodies use half of it at most; beyond that, they are written to \
+              `spool_dir` however small they are. Clients of one address, or of one /64 of IPv6, \
               may use an eighth of it, so that one client cannot cause the rejection of others; \
               `trusted_proxies`, this machine and private networks, which stand for many \
               clients, may use all of it. With the PROXY protocol, the address is the client's. \

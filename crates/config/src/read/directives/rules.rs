@@ -257,7 +257,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         takes: "true, false, a pattern of paths or an array of patterns",
         needs: Needs::Live,
         doc: "Directories without an index whose files are listed. Hidden files and PHP source \
-              are left out.",
+              are left out. With `htaccess = true` they have `Options +Indexes` above the files in \
+              the document root, which can turn it off, and deny or hide names.",
         example: "[\"/downloads/*\"]",
         read: |site, value| {
             site.rules.autoindex = match value.boolean() {

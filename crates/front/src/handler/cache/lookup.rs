@@ -18,6 +18,7 @@ use maitred_pagecache::{Millis, cookies};
 use maitred_pagestore as pagestore;
 use maitred_pagestore::Object;
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::compressed;
@@ -63,6 +64,7 @@ pub async fn lookup<'a, C: HttpClient>(
     let Some((mut plan, primary, may_refresh)) = planned else {
         return Ok(LookupResult::Forward(fill));
     };
+    let mut deadline = None;
     loop {
         // In each turn: it may have waited.
         if !cache.lease.holds() {
@@ -113,10 +115,13 @@ pub async fn lookup<'a, C: HttpClient>(
             fill.forward(plan, primary);
             return Ok(LookupResult::Refresh(after, fill));
         }
-        if plan.store.is_err() || is_outside_lock(&asked, &fill) {
+        // A page that was stored while this request waited, and is stale: the next one would be,
+        // too, and the script would run for one request at a time.
+        let is_never_fresh = deadline.is_some() && fill.stale.is_some();
+        if plan.store.is_err() || is_never_fresh || is_outside_lock(&asked, &fill) {
             break;
         }
-        match join(cx, key, &mut plan, &mut fill).await? {
+        match join(cx, key, &mut plan, &mut fill, &mut deadline).await? {
             JoinResult::Retry => {}
             JoinResult::Forward => break,
             JoinResult::UseStale(page, stale) => {
@@ -379,7 +384,8 @@ fn is_outside_lock<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked.has_authorization && fill.stale.is_none()
 }
 
-/// Lets the request fetch the page for all that wait, or wait for another that fetches it.
+/// Lets the request fetch the page for all that wait, or wait for another that fetches it, until
+/// the deadline of all its waits, which the first one sets.
 ///
 /// # Errors
 /// When the client has closed the connection.
@@ -388,6 +394,7 @@ async fn join<C: HttpClient>(
     key: Key,
     plan: &mut Plan,
     fill: &mut Fill<'_>,
+    deadline: &mut Option<Instant>,
 ) -> io::Result<JoinResult> {
     let (sender, receiver) = oneshot::channel();
     let cache = fill.cache.clone();
@@ -398,9 +405,10 @@ async fn join<C: HttpClient>(
             fill.is_collapsed = true;
             let patience = Duration::from_secs(fill.of.settings.lock_timeout);
             let since = Instant::now();
+            let deadline = *deadline.get_or_insert_with(|| since + patience);
             let mut place = PageWaiter { cache: &cache, key: &key, receiver };
             let told = tokio::select! {
-                told = tokio::time::timeout(patience, &mut place.receiver) => told,
+                told = timeout_at(deadline.into(), &mut place.receiver) => told,
                 () = cx.client.gone() => {
                     cx.record.status = CLIENT_LEFT;
                     return Err(io::ErrorKind::ConnectionAborted.into());

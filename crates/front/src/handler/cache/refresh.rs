@@ -49,6 +49,7 @@ struct RefreshRun {
     host: String,
     target: RequestTarget<'static>,
     directives: Option<Arc<Directives>>,
+    has_user: bool,
 }
 
 /// Refreshes a stale page that its client was served with.
@@ -80,6 +81,7 @@ pub fn refresh(
         host: context.target.host.to_owned(),
         target: context.target.with_host(""),
         directives: context.directives.clone(),
+        has_user: context.has_user,
     };
     tokio::spawn(Paced::new(async move {
         run.run().await;
@@ -115,6 +117,7 @@ impl RefreshRun {
             backend: &self.backend,
             max_body_size: 0,
             directives: self.directives.clone(),
+            has_user: self.has_user,
             ..RequestContext::new(head, self.target.with_host(&self.host), &self.site)
         };
         let fill = Box::new(self.left.resume(of, &context));

@@ -27,7 +27,7 @@ pub async fn collect(
         let sent = connection.send_interim(CONTINUE).await;
         sent.map_err(|_| BodyError::Gone)?;
     }
-    let mut collected = Collected::new(limit);
+    let mut collected = Collected::beside(head.memory_bytes(), limit);
     let mut chunks = ChunkedBody::new();
     let mut pace = connection.body_pace();
     loop {

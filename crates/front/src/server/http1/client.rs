@@ -10,9 +10,11 @@ use maitred_http1::{Framing, Head, ResponseFraming, ResponseStart, Version, writ
 use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply, Written};
+use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool;
 use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
+use crate::net::client_addresses::Address;
 use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
 use crate::server::http1::connection::Connection;
@@ -118,6 +120,15 @@ impl HttpClient for Connection {
         place: SpoolPlace<'_>,
     ) -> Result<Body, BodyError> {
         crate::server::http1::body::collect(self, head, limit, place).await
+    }
+
+    fn hold<'m>(
+        &mut self,
+        memory: &'m RequestMemory,
+        growth: MemoryGrowth,
+        address: impl FnOnce() -> Option<Address>,
+    ) -> Result<Option<HeldMemory<'m>>, &'static str> {
+        memory.hold_more(growth, address).map(Some)
     }
 
     async fn invite_body(&mut self, head: &Head) -> Result<(), BodyError> {

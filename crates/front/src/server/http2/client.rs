@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,9 +20,11 @@ use crate::http::body::{Body, BodyError, Collected, MEMORY_BYTES};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
+use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool;
 use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
+use crate::net::client_addresses::Address;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
 use crate::server::http2::connection_state::ConnectionState;
@@ -42,8 +45,10 @@ const SMALL_BYTES: usize = 2 * 1024;
 /// A stream.
 pub struct Http2Client {
     trunk: Arc<ConnectionState>,
-    /// Bytes that the request is accounted for.
+    /// Bytes that the request is accounted for, besides its body.
     held: usize,
+    /// Bytes that its body is accounted for.
+    body_bytes: usize,
     respond: SendResponse<Bytes>,
     /// The request's body, until it is no longer wanted.
     body: Option<RecvStream>,
@@ -83,6 +88,7 @@ impl Http2Client {
         Some(Http2Client {
             trunk,
             held,
+            body_bytes: 0,
             respond,
             body: Some(body),
             stream: None,
@@ -239,6 +245,12 @@ impl Http2Client {
         }
     }
 
+    /// Accounts for a body as it is now.
+    fn account(&mut self, collected: &Collected) -> Result<(), &'static str> {
+        let after = collected.memory_bytes();
+        self.trunk.resize_body(mem::replace(&mut self.body_bytes, after), after)
+    }
+
     /// The next piece of the body; none at its end.
     async fn more_body(
         &mut self,
@@ -272,7 +284,12 @@ impl Http2Client {
 impl Drop for Http2Client {
     fn drop(&mut self) {
         let stream = self.respond.stream_id().into();
-        self.trunk.end(EndedRequest { stream, bytes: self.held, is_answered: self.is_complete });
+        self.trunk.end(EndedRequest {
+            stream,
+            bytes: self.held,
+            body_bytes: self.body_bytes,
+            is_answered: self.is_complete,
+        });
     }
 }
 
@@ -369,9 +386,28 @@ impl HttpClient for Http2Client {
         let mut pace = StreamPace::of_body(&self.trunk);
         while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
             collected.add(&bytes, place).await?;
+            if self.account(&collected).is_err() {
+                collected.write(place).await?;
+                let _ = self.account(&collected);
+            }
         }
         self.body = None;
-        collected.finish(place).await
+        let body = collected.finish(place).await?;
+        if let Body::File(_) = body {
+            let _ = self.trunk.resize_body(mem::take(&mut self.body_bytes), 0);
+        }
+        Ok(body)
+    }
+
+    fn hold<'m>(
+        &mut self,
+        _memory: &'m RequestMemory,
+        growth: MemoryGrowth,
+        _address: impl FnOnce() -> Option<Address>,
+    ) -> Result<Option<HeldMemory<'m>>, &'static str> {
+        self.trunk.add(growth.more)?;
+        self.held += growth.more;
+        Ok(None)
     }
 
     async fn invite_body(&mut self, head: &Head) -> Result<(), BodyError> {

@@ -86,9 +86,25 @@ impl ConnectionState {
     /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
     ///
     /// # Errors
-    /// Why it is refused: headers hold too much memory already.
+    /// Why it is refused: requests hold too much memory already.
     pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
         self.accounts.begin(self.memory(), head).inspect_err(|why| self.refuse_head(why))
+    }
+
+    /// Accounts for `more` bytes of a request, besides its header and its body.
+    ///
+    /// # Errors
+    /// Why it is refused: requests hold too much memory already.
+    pub fn add(&self, more: usize) -> Result<(), &'static str> {
+        self.accounts.add(self.memory(), more)
+    }
+
+    /// Accounts for a request's body that had `before` bytes in memory, and has `after` now.
+    ///
+    /// # Errors
+    /// There is no memory for it: the caller writes it to a file.
+    pub fn resize_body(&self, before: usize, after: usize) -> Result<(), &'static str> {
+        self.accounts.resize_body(self.memory(), before, after)
     }
 
     /// Ends a request, and releases its bytes.

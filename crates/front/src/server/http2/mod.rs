@@ -179,12 +179,16 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 place.leave();
                 has_asked = true;
                 idle.request_came();
+                // Before the response: a client that has it sends the next request elsewhere.
+                if !leaving && shared.is_outdated(trunk.secured.as_ref()) {
+                    leaving = true;
+                    leave(&mut connection, &mut idle, trunk);
+                }
                 begin(serve_request(request, respond, trunk.clone(), limits)).await;
             }
             NextStep::Leave => {
                 leaving = true;
-                idle.leave(&Activity::of(trunk, connection.has_streams()));
-                connection.graceful_shutdown();
+                leave(&mut connection, &mut idle, trunk);
             }
             NextStep::MakeRoom => return cut(connection, Reason::NO_ERROR).await,
             NextStep::Cut => {
@@ -223,6 +227,16 @@ async fn begun<C>(
         () = ending => None,
         () = tokio::time::sleep(shared.idle_timeout()) => None,
     }
+}
+
+/// Sends GOAWAY: requests in progress get their responses.
+fn leave(
+    connection: &mut server::Connection<&mut Transport, Bytes>,
+    idle: &mut Idle,
+    trunk: &ConnectionState,
+) {
+    idle.leave(&Activity::of(trunk, connection.has_streams()));
+    connection.graceful_shutdown();
 }
 
 /// Ends a connection with an error code, unless its client reads nothing.

@@ -1,5 +1,5 @@
-//! What the streams of a connection hold and cost: the memory of their headers within the shared
-//! memory of requests, and the signs of an abusive client.
+//! What the streams of a connection hold and cost: their memory within the shared memory of
+//! requests, and the signs of an abusive client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::server::http2::frames::FrameEvent;
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
-/// Bytes that the headers of all requests of a connection may hold; one request is always allowed.
+/// Bytes that all requests of a connection may hold before one more begins; one is always allowed.
 const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
@@ -38,11 +38,13 @@ pub struct StreamAccounts {
     /// The share of received bytes that belongs to requests.
     pub noise: Noise,
     requests: AtomicUsize,
-    /// Bytes that headers of requests hold.
+    /// Bytes that requests hold.
     held: AtomicUsize,
+    /// The part of them for bodies in memory.
+    bodies: AtomicUsize,
     /// There was no memory for an incomplete header block.
     is_refused: AtomicBool,
-    /// The part of them for incomplete header blocks.
+    /// The part of `held` for incomplete header blocks.
     fields: AtomicUsize,
     /// How often a header block became incomplete or complete: odd while one is incomplete.
     open: AtomicU64,
@@ -58,8 +60,11 @@ pub struct StreamAccounts {
 pub struct EndedRequest {
     /// Its stream.
     pub stream: u32,
-    /// The bytes that [`StreamAccounts::begin`] has returned.
+    /// The bytes that [`StreamAccounts::begin`] has returned, and those of
+    /// [`StreamAccounts::add`].
     pub bytes: usize,
+    /// Bytes of its body in memory.
+    pub body_bytes: usize,
     /// Its response was sent; otherwise it was reset.
     pub is_answered: bool,
 }
@@ -72,6 +77,7 @@ impl StreamAccounts {
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            bodies: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
@@ -85,13 +91,13 @@ impl StreamAccounts {
     /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
     ///
     /// # Errors
-    /// Why it is refused: headers hold too much memory already.
+    /// Why it is refused: requests hold too much memory already.
     pub fn begin(&self, memory: &RequestMemory, head: usize) -> Result<usize, &'static str> {
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
         let why = if before > 0 && before + bytes > REQUESTS_BYTES {
-            "the headers of its connection's requests would exceed 2 MiB"
+            "its connection's requests would exceed 2 MiB"
         } else if let Err(why) = room {
             why
         } else {
@@ -102,8 +108,42 @@ impl StreamAccounts {
         Err(why)
     }
 
+    /// Accounts for `more` bytes of a request, besides its header and its body.
+    ///
+    /// # Errors
+    /// Why it is refused: requests hold too much memory already.
+    pub fn add(&self, memory: &RequestMemory, more: usize) -> Result<(), &'static str> {
+        self.take(memory, more).inspect_err(|_| self.let_go(memory, more))
+    }
+
+    /// Accounts for a request's body that had `before` bytes in memory, and has `after` now. They
+    /// count even on an error.
+    ///
+    /// # Errors
+    /// There is no memory for it: the caller writes it to a file.
+    pub fn resize_body(
+        &self,
+        memory: &RequestMemory,
+        before: usize,
+        after: usize,
+    ) -> Result<(), &'static str> {
+        let Some(more) = after.checked_sub(before) else {
+            self.bodies.fetch_sub(before - after, Ordering::Relaxed);
+            self.let_go(memory, before - after);
+            return Ok(());
+        };
+        let bodies = self.bodies.fetch_add(more, Ordering::Relaxed) + more;
+        let held = self.held.fetch_add(more, Ordering::Relaxed);
+        memory.grow_body(self.address, held, held + more)?;
+        match bodies > SHARED_BYTES && after > LEAST_SHARE_BYTES {
+            true => Err("the bodies of its connection's requests would exceed 512 KiB"),
+            false => Ok(()),
+        }
+    }
+
     /// Ends a request, and releases its bytes.
     pub fn end(&self, memory: &RequestMemory, request: EndedRequest) {
+        let _ = self.resize_body(memory, request.body_bytes, 0);
         self.let_go(memory, request.bytes);
         self.requests.fetch_sub(1, Ordering::Relaxed);
         self.forget_trailers(request.stream);
@@ -242,8 +282,29 @@ mod tests {
         for stream in (1..10_000).step_by(2) {
             let bytes = accounts.begin(&memory, 100).unwrap();
             accounts.seen(&memory, FrameEvent::Trailers(stream, 0)).unwrap();
-            accounts.end(&memory, EndedRequest { stream, bytes, is_answered: true });
+            let ended = EndedRequest { stream, bytes, body_bytes: 0, is_answered: true };
+            accounts.end(&memory, ended);
         }
         assert!(accounts.known_trailers().is_empty());
+    }
+
+    #[test]
+    fn bodies_of_a_connection_share_its_memory_and_give_it_back() {
+        const BODY_BYTES: usize = 64 * 1024;
+        let memory = RequestMemory::default();
+        memory.limit(64 << 20);
+        let accounts = StreamAccounts::new(None);
+        let body = |stream| {
+            let bytes = accounts.begin(&memory, 100).unwrap();
+            let fits = accounts.resize_body(&memory, 0, BODY_BYTES).is_ok();
+            (fits, EndedRequest { stream, bytes, body_bytes: BODY_BYTES, is_answered: true })
+        };
+        let all: Vec<_> = (1..20).step_by(2).map(body).collect();
+        let fitting = all.iter().filter(|(fits, _)| *fits).count();
+        assert_eq!(fitting, SHARED_BYTES / BODY_BYTES);
+        assert!(memory.common_bytes() > 0);
+        all.into_iter().for_each(|(_, ended)| accounts.end(&memory, ended));
+        assert_eq!(memory.common_bytes(), 0);
+        assert_eq!(accounts.bodies.load(Ordering::Relaxed), 0);
     }
 }
