@@ -109,7 +109,7 @@ impl StuckFiles {
 impl Drop for StuckFiles {
     fn drop(&mut self) {
         self.release();
-        let _ = unmount(self.folder.path(), UnmountFlags::DETACH);
+        let _ = unmount(self.folder.path(), UnmountFlags::DETACH | UnmountFlags::FORCE);
         if let Some(serves) = self.serves.take() {
             let _ = serves.join();
         }

@@ -317,3 +317,23 @@ fn an_upgrade_shortly_after_the_deaths_of_workers_is_an_upgrade_like_others() {
     assert!(upgrade(&server).contains("upgraded to maitred"));
     assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
 }
+
+#[test]
+fn a_pool_whose_boot_hangs_again_and_again_does_not_prevent_an_upgrade() {
+    let boot = "touch(__DIR__ . '/boots');
+        while (file_exists(__DIR__ . '/hang')) { clearstatcache(); usleep(2000); }";
+    let root = application(boot, "echo 'fine';");
+    let (hang, boots) = (root.path().join("hang"), root.path().join("boots"));
+    let server = snapshot(root.path()).workers(1).start();
+    std::fs::write(&hang, "").unwrap();
+    std::fs::remove_file(&boots).unwrap();
+    server.zygote().expect("a zygote").signal(Signal::KILL);
+    wait::until_true("a boot that hangs", || boots.exists());
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "has waited for 5 s, is killed");
+    server.expect_log(mark, "takes over");
+    std::fs::remove_file(&hang).unwrap();
+    server.expect_log(mark, "upgraded to maitred");
+    assert_eq!(http::get(server.address(), "/").text(), "fine");
+}

@@ -183,13 +183,26 @@ impl From<Stopped> for io::Error {
 /// # Errors
 /// Where the path ends before, and why.
 pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
+    through(path, rule, &|_| true)
+}
+
+/// As [`to`], but only through folders that `enters` accepts. No name is looked up in another one:
+/// a lookup waits for the folder's lock, which a tenant can hold for ever.
+///
+/// # Errors
+/// As [`to`], and `EACCES` at a folder that is not accepted.
+pub fn through(
+    path: &Path,
+    rule: Rule,
+    enters: &dyn Fn(&Facts) -> bool,
+) -> Result<Reached, Stopped> {
     // As the kernel does for an empty name.
     if path.as_os_str().is_empty() {
         return Err(Stopped::system(PathBuf::new(), Errno::NOENT));
     }
     let absolute =
         std::path::absolute(path).map_err(|why| Stopped::System(path.to_path_buf(), why))?;
-    let mut walker = Walker::new(names(&absolute), rule)?;
+    let mut walker = Walker::new(names(&absolute), rule, enters)?;
     while let Some(name) = walker.ahead.pop_front() {
         walker.step(&name)?;
         walker.check(name == "..")?;
@@ -247,8 +260,10 @@ struct Bound {
     is_over: bool,
 }
 
-struct Walker {
+struct Walker<'a> {
     rule: Rule,
+    /// Whether names may be looked up in a folder.
+    enters: &'a dyn Fn(&Facts) -> bool,
     here: OpenedPath,
     /// The name of `here`, without links.
     name: PathBuf,
@@ -261,10 +276,15 @@ struct Walker {
     last: Option<(OsString, Option<OpenedPath>)>,
 }
 
-impl Walker {
-    fn new(ahead: VecDeque<OsString>, rule: Rule) -> Result<Walker, Stopped> {
+impl<'a> Walker<'a> {
+    fn new(
+        ahead: VecDeque<OsString>,
+        rule: Rule,
+        enters: &'a dyn Fn(&Facts) -> bool,
+    ) -> Result<Walker<'a>, Stopped> {
         Ok(Walker {
             rule,
+            enters,
             here: root(rule)?,
             name: PathBuf::from("/"),
             above: Vec::new(),
@@ -283,6 +303,9 @@ impl Walker {
         }
         if name == ".." {
             return self.up();
+        }
+        if !(self.enters)(&self.here.facts) {
+            return Err(self.stop(name, Errno::ACCESS));
         }
         let found = self.find(name)?;
         self.steps.push(Step {

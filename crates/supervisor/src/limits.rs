@@ -45,6 +45,10 @@ pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 /// How long an upgrade waits for workers that are being started.
 pub const STILL: Duration = Duration::from_secs(15);
 
+/// How long it waits for zygotes that are being started, and are then killed: a boot may take as
+/// long as [`ZYGOTE_START`]. Killed ones are reaped well within [`STILL`].
+pub const STILL_ZYGOTES: Duration = Duration::from_secs(5);
+
 /// Timeout from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
 

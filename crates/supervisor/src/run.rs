@@ -356,11 +356,20 @@ impl Supervisor {
         }
     }
 
+    /// Holds the starts of zygotes back but those whose turn it is; all, while an upgrade waits for
+    /// them.
+    fn hold_starts(&mut self) {
+        let now = self.now();
+        match self.upgrader.holds_still() {
+            true => boot_order::hold_all(&mut self.pools),
+            false => boot_order::hold_starts(&mut self.pools, self.cores, now),
+        }
+    }
+
     /// Does what is due because time has passed.
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
-            let now = self.now();
-            boot_order::hold_starts(&mut self.pools, self.cores, now);
+            self.hold_starts();
             for id in self.pools.ids() {
                 self.pool_event(id, GenerationEvent::Tick);
             }

@@ -27,7 +27,7 @@ use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use tracing::error;
 
-use crate::limits::{Moment, STILL, TRIAL, UPGRADE_TRY};
+use crate::limits::{Moment, STILL, STILL_ZYGOTES, TRIAL, UPGRADE_TRY};
 use crate::processes::pools::PoolId;
 
 /// The argument after which the new program finds the descriptor of the handed-over state.
@@ -45,8 +45,9 @@ pub const CAN_TAKE_OVER: i32 = 113;
 enum Stage {
     /// The new program is being tried.
     Trying { pid: i32, until: Moment },
-    /// It can take over, and does as soon as no process is being forked.
-    Waiting { until: Moment },
+    /// It can take over, and does as soon as no process is being forked. Zygotes that are being
+    /// started are killed at `zygotes_until`, once.
+    Waiting { zygotes_until: Option<Moment>, until: Moment },
     /// This is the new program: every pool has a generation on trial.
     OnTrial { until: Moment },
     /// The new front is being started; the old one accepts clients until then.
@@ -58,6 +59,8 @@ enum Stage {
 pub enum UpgradeStep {
     /// It is refused, and why.
     Refuse(String),
+    /// Kill the zygotes that are being started.
+    KillStarting,
     /// Run the new program in this process.
     BecomeProgram,
     /// Check whether all trials have passed.
@@ -109,7 +112,8 @@ impl Upgrader {
     /// The process that tried the new `program` has ended.
     pub fn tried(&mut self, program: &Path, how: HowEnded, now: Moment) {
         if how == HowEnded::Exited(CAN_TAKE_OVER) {
-            self.stage = Some(Stage::Waiting { until: now + STILL });
+            let zygotes_until = Some(now + STILL_ZYGOTES);
+            self.stage = Some(Stage::Waiting { zygotes_until, until: now + STILL });
         } else {
             let program = program.display();
             self.refuse(&format!("{program} {how} when it was asked to take over"));
@@ -122,7 +126,7 @@ impl Upgrader {
         error!("the upgrade is refused, all goes on as it was: {why}");
     }
 
-    /// No worker may be ordered now.
+    /// No worker may be ordered now, and no zygote started.
     pub fn holds_still(&self) -> bool {
         matches!(self.stage, Some(Stage::Waiting { .. }))
     }
@@ -175,21 +179,26 @@ impl Upgrader {
 
     /// What is due. `is_still`: whether no process is being started or forked.
     pub fn due(&mut self, is_still: impl FnOnce() -> bool, now: Moment) -> Option<UpgradeStep> {
-        match self.stage.as_ref()? {
+        match self.stage.as_mut()? {
             Stage::Trying { pid, until } => (*until <= now).then(|| {
                 kill(*pid);
                 let limit = UPGRADE_TRY.as_secs();
                 UpgradeStep::Refuse(format!("the new program said nothing for {limit} s"))
             }),
             Stage::Waiting { .. } if is_still() => Some(UpgradeStep::BecomeProgram),
-            Stage::Waiting { until } => (*until <= now).then(|| {
-                let limit = STILL.as_secs();
-                let why = format!(
-                    "workers or the front were being started, or output of pools was being read, \
-                     for {limit} s"
-                );
-                UpgradeStep::Refuse(why)
-            }),
+            Stage::Waiting { zygotes_until, until } => {
+                if zygotes_until.take_if(|until| *until <= now).is_some() {
+                    return Some(UpgradeStep::KillStarting);
+                }
+                (*until <= now).then(|| {
+                    let limit = STILL.as_secs();
+                    let why = format!(
+                        "workers or the front were being started, or output of pools was being \
+                         read, for {limit} s"
+                    );
+                    UpgradeStep::Refuse(why)
+                })
+            }
             Stage::OnTrial { until } => Some(UpgradeStep::JudgeTrials { late: *until <= now }),
             Stage::Opening { until } => (*until <= now).then(|| {
                 UpgradeStep::TakeBack("the new front did not accept clients in time".to_owned())
@@ -200,8 +209,9 @@ impl Upgrader {
     /// When it has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
         self.stage.as_ref().map(|stage| match stage {
-            Stage::Trying { until, .. }
-            | Stage::Waiting { until }
+            Stage::Waiting { zygotes_until: Some(until), .. }
+            | Stage::Trying { until, .. }
+            | Stage::Waiting { until, .. }
             | Stage::OnTrial { until }
             | Stage::Opening { until } => *until,
         })
@@ -212,5 +222,27 @@ impl Upgrader {
 fn kill(pid: i32) {
     if let Ok(pidfd) = signals::pidfd(pid) {
         let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_upgrade_kills_zygotes_that_start_slowly_once_and_does_not_wait_for_others() {
+        let (mut upgrader, now) = (Upgrader::default(), Duration::from_secs(100));
+        upgrader.tried(Path::new("maitred"), HowEnded::Exited(CAN_TAKE_OVER), now);
+        assert!(upgrader.holds_still());
+        assert_eq!(upgrader.due(|| false, now), None);
+        let due = upgrader.deadline().unwrap();
+        assert_eq!(due, now + STILL_ZYGOTES);
+        assert_eq!(upgrader.due(|| false, due), Some(UpgradeStep::KillStarting));
+        assert_eq!(upgrader.due(|| false, due), None);
+        assert_eq!(upgrader.deadline(), Some(now + STILL));
+        assert_eq!(upgrader.due(|| true, due), Some(UpgradeStep::BecomeProgram));
+        let refused = upgrader.due(|| false, now + STILL);
+        assert!(matches!(refused, Some(UpgradeStep::Refuse(_))), "{refused:?}");
     }
 }

@@ -39,8 +39,18 @@ pub fn hold_starts(pools: &mut Pools, cores: usize, now: Moment) {
         })
         .collect();
     let first = first(waiting.clone(), free);
+    for pool in &mut *pools {
+        pool.state.hold_start(false);
+    }
     for Candidate { id, .. } in waiting {
         pools[id].state.hold_start(!first.contains(&id));
+    }
+}
+
+/// Holds the starts of all zygotes back, also of those that end from now on.
+pub fn hold_all(pools: &mut Pools) {
+    for pool in pools {
+        pool.state.hold_start(true);
     }
 }
 

@@ -98,6 +98,11 @@ impl LineFramer {
         self.end(false);
     }
 
+    /// Bytes of the unfinished message.
+    pub fn unfinished(&self) -> usize {
+        self.text.len()
+    }
+
     /// Takes the complete messages.
     pub fn messages(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.messages)

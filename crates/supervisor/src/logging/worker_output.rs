@@ -20,6 +20,9 @@ use crate::limits::Moment;
 use crate::logging::line_framing::{LineFramer, Message, OutputStream};
 use crate::logging::tenant_pipe::{PipeRead, ReadOutcome, TenantPipe};
 
+/// Most bytes of unfinished messages of a generation: the longest message of two workers.
+const UNFINISHED_BYTES: usize = 2 << 20;
+
 /// The workers of a generation whose output is caught.
 pub type WorkerOutputs = BTreeMap<WorkerId, WorkerOutput>;
 
@@ -92,6 +95,11 @@ impl WorkerOutput {
     /// Completes the message that has been started.
     pub fn flush(&mut self) {
         self.framer.flush();
+    }
+
+    /// Bytes of the message that has been started.
+    fn unfinished(&self) -> usize {
+        self.framer.unfinished()
     }
 
     /// Takes the complete messages.
@@ -167,6 +175,14 @@ impl WorkerOutput {
     }
 }
 
+/// The worker whose unfinished message is the longest, if all together have more than
+/// [`UNFINISHED_BYTES`]: its message is to be completed. php-fpm has no such limit.
+pub fn longest_beyond_limit(outputs: &WorkerOutputs) -> Option<WorkerId> {
+    let total: usize = outputs.values().map(WorkerOutput::unfinished).sum();
+    let longest = outputs.iter().max_by_key(|(_, output)| output.unfinished());
+    longest.filter(|_| total > UNFINISHED_BYTES).map(|(worker, _)| *worker)
+}
+
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
@@ -210,6 +226,36 @@ mod tests {
         assert_eq!(texts, [&b"out"[..], b"one", b"two"]);
         assert!(output.take_read(numbers[0], &ReadOutcome::End));
         assert_eq!(output.listening().count(), 1);
+    }
+
+    #[test]
+    fn beyond_the_limit_of_a_pool_its_longest_message_is_completed() {
+        const PART: usize = 64 << 10;
+        let mut outputs = WorkerOutputs::new();
+        for seat in 0..50 {
+            let output = WorkerOutput::over(Some(12), PipeReaders::default());
+            outputs.insert(WorkerId { seat, incarnation: 1 }, output);
+        }
+        assert_eq!(longest_beyond_limit(&outputs), None);
+        let mut completed = 0;
+        for _ in 0..10 {
+            for worker in outputs.keys().copied().collect::<Vec<_>>() {
+                outputs.get_mut(&worker).unwrap().take(OutputStream::Stderr, &[b'x'; PART]);
+                if let Some(longest) = longest_beyond_limit(&outputs) {
+                    outputs.get_mut(&longest).unwrap().flush();
+                    completed += 1;
+                }
+                let total: usize = outputs.values().map(WorkerOutput::unfinished).sum();
+                assert!(total <= UNFINISHED_BYTES, "{total}");
+            }
+        }
+        assert!(completed > 0);
+        let texts = outputs.values_mut().flat_map(|output| {
+            output.flush();
+            output.messages()
+        });
+        let bytes: usize = texts.map(|message| message.text.len()).sum();
+        assert_eq!(bytes, 50 * 10 * PART, "nothing is lost");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! configuration and its extensions.
 
 use std::collections::hash_map::DefaultHasher;
+use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::processes::plan::PoolPlan;
+use crate::system::path_trust;
 
 /// Folders and files of PHP on the usual systems, beside those that a pool names. The package
 /// manager changes the cache of the linker with each library.
@@ -19,9 +21,6 @@ const DEBIAN_FOLDER: &str = "/etc/php";
 /// Most entries of a folder that are compared.
 const MAX_ENTRIES: usize = 512;
 
-/// How deep folders are read.
-const MAX_DEPTH: usize = 1;
-
 /// A fingerprint of the files: their inodes, sizes and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhpFiles(u64);
@@ -31,22 +30,26 @@ impl PhpFiles {
     pub fn of_system() -> PhpFiles {
         let mut seen = DefaultHasher::new();
         for path in SYSTEM_FILES {
-            see(Path::new(path), MAX_DEPTH, &mut seen);
+            see_all(Path::new(path), &|_| true, &mut seen);
         }
         for branch in entries(Path::new(DEBIAN_FOLDER)) {
             for kind in entries(&branch) {
-                see(&kind, MAX_DEPTH, &mut seen);
-                see(&kind.join("conf.d"), MAX_DEPTH, &mut seen);
+                see_all(&kind, &|_| true, &mut seen);
+                see_all(&kind.join("conf.d"), &|_| true, &mut seen);
             }
         }
         PhpFiles(seen.finish())
     }
 
-    /// These files, and those that a pool names.
+    /// These files, and those that a pool names. Files that its user controls are left out: a look
+    /// at them could wait for ever (`docs/security.md`).
     pub fn with_pool(self, plan: &PoolPlan) -> PhpFiles {
         let mut seen = DefaultHasher::new();
         self.0.hash(&mut seen);
         let settings = &plan.settings;
+        let user = settings.identity.as_ref();
+        let is_seen =
+            |path: &Path| user.is_none_or(|user| path_trust::leads_where_root_says(path, user));
         let configured = [
             Some(&plan.program),
             settings.php_ini.as_ref(),
@@ -55,26 +58,30 @@ impl PhpFiles {
             settings.snapshot.as_ref().map(|snapshot| &snapshot.script),
         ];
         for path in configured.into_iter().flatten() {
-            see(path, MAX_DEPTH, &mut seen);
+            see_all(path, &is_seen, &mut seen);
         }
         // An extension with a path may be anywhere.
         for path in settings.extensions.iter().filter(|name| name.starts_with('/')) {
-            see(Path::new(path), 0, &mut seen);
+            see(Path::new(path), &is_seen, &mut seen);
         }
         PhpFiles(seen.finish())
     }
 }
 
-fn see(path: &Path, depth: usize, seen: &mut DefaultHasher) {
-    let found = std::fs::metadata(path).ok();
+/// A file, or a folder with its entries.
+fn see_all(path: &Path, is_seen: &dyn Fn(&Path) -> bool, seen: &mut DefaultHasher) {
+    let is_folder = see(path, is_seen, seen).is_some_and(|found| found.is_dir());
+    for entry in is_folder.then(|| entries(path)).into_iter().flatten() {
+        see(&entry, is_seen, seen);
+    }
+}
+
+fn see(path: &Path, is_seen: &dyn Fn(&Path) -> bool, seen: &mut DefaultHasher) -> Option<Metadata> {
+    let found = is_seen(path).then(|| std::fs::metadata(path).ok()).flatten();
     let times = found.as_ref().map(|found| (found.mtime(), found.mtime_nsec(), found.ctime()));
     let own = found.as_ref().map(|found| (found.dev(), found.ino(), found.size()));
     (path, times, own).hash(seen);
-    if depth > 0 && found.is_some_and(|found| found.is_dir()) {
-        for entry in entries(path) {
-            see(&entry, depth - 1, seen);
-        }
-    }
+    found
 }
 
 /// The entries of a folder, sorted; none if it cannot be read.
@@ -92,7 +99,7 @@ mod tests {
 
     fn fingerprint(folder: &Path) -> u64 {
         let mut seen = DefaultHasher::new();
-        see(folder, MAX_DEPTH, &mut seen);
+        see_all(folder, &|_| true, &mut seen);
         seen.finish()
     }
 

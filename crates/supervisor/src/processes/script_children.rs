@@ -6,8 +6,8 @@
 //! a process that has left the group (`setsid`), or runs as another user (`sudo`).
 //!
 //! All orphans of all pools are our children, and a tenant decides how many that are. So one search
-//! is for all scripts that have ended in a turn, the group of a child is read once, and the reads
-//! are limited, for each turn and each second.
+//! is for all scripts of a user that have ended in a turn, the group of a child is read once, and
+//! the reads are limited, for each turn, and each user and second. Users take turns.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
@@ -25,9 +25,12 @@ use crate::processes::adopt;
 /// Most processes that are looked at in a turn: a look takes 6 µs.
 const LOOKS_PER_TURN: u32 = 256;
 
-/// Most of them in a burst, and in each second beyond.
+/// Most of them for the scripts of a user, in a burst, and in each second beyond.
 const LOOKS_AT_ONCE: u32 = 2048;
 const LOOKS_PER_SECOND: u32 = 2048;
+
+/// A look for the children of a process of a script, and one to kill it.
+const LOOKS_OF_MEMBER: u32 = 2;
 
 /// How often the processes of a script are looked for: those that are killed leave us their
 /// children, and may have started further ones meanwhile.
@@ -86,7 +89,10 @@ pub struct ScriptChildren {
     /// The group of each child of ours at the first look. One that goes to another group later is
     /// no script's: a script's process is in its group from the start.
     groups: HashMap<i32, i32>,
-    looks: TokenBucket,
+    /// The looks of each user who had a search: there are as many users as pools at most.
+    looks: HashMap<u32, TokenBucket>,
+    /// The user whose searches had the last round.
+    last_user: u32,
     /// When the next round begins.
     next_at: Moment,
 }
@@ -96,7 +102,8 @@ impl Default for ScriptChildren {
         ScriptChildren {
             searches: Vec::new(),
             groups: HashMap::new(),
-            looks: TokenBucket::full(LOOKS_AT_ONCE, LOOKS_PER_SECOND),
+            looks: HashMap::new(),
+            last_user: 0,
             next_at: Moment::ZERO,
         }
     }
@@ -112,6 +119,14 @@ struct LookBudget<'a> {
 }
 
 impl LookBudget<'_> {
+    /// Takes one, if there are more than those that are reserved for `members`.
+    fn take_beyond(&mut self, members: usize) -> bool {
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        let has_more = self.left > members.saturating_mul(LOOKS_OF_MEMBER);
+        self.are_short |= !has_more;
+        has_more && self.take()
+    }
+
     /// Takes one. False: there is none left.
     fn take(&mut self) -> bool {
         let has_one = self.left > 0 && self.bucket.take(self.now);
@@ -230,13 +245,26 @@ impl ScriptChildren {
         over
     }
 
+    /// The user whose searches are next: the one after the last by number.
+    fn next_user(&self) -> Option<u32> {
+        let users = || self.searches.iter().map(|search| search.script.uid);
+        let later = users().filter(|user| *user > self.last_user);
+        later.min().or_else(|| users().min())
+    }
+
     fn kill_members(&mut self, system: &dyn ProcessTree, ours: &HashSet<i32>, now: Moment) {
+        let Some(user) = self.next_user() else { return };
+        self.last_user = user;
         let ScriptChildren { searches, groups, looks, .. } = self;
-        let mut looks = LookBudget { bucket: looks, now, left: LOOKS_PER_TURN, are_short: false };
-        let wanted = searches.iter().map(|search| (search.script.worker, Vec::new()));
+        let full = || TokenBucket::full(LOOKS_AT_ONCE, LOOKS_PER_SECOND);
+        let bucket = looks.entry(user).or_insert_with(full);
+        let mut looks = LookBudget { bucket, now, left: LOOKS_PER_TURN, are_short: false };
+        let is_its = |search: &ChildSearch| search.script.uid == user;
+        let wanted = searches.iter().filter(|search| is_its(search));
+        let wanted = wanted.map(|search| (search.script.worker, Vec::new()));
         let mut members: HashMap<i32, Vec<i32>> = wanted.collect();
         find(system, ours, groups, &mut looks, &mut members);
-        for search in searches {
+        for search in searches.iter_mut().filter(|search| is_its(search)) {
             let before = search.killed;
             for pid in members.remove(&search.script.worker).unwrap_or_default() {
                 if search.tried.contains(&pid) || !looks.take() {
@@ -280,7 +308,7 @@ fn find(
     // The last that became ours come first: those of the script are among them.
     for pid in children.into_iter().rev().filter(|pid| !ours.contains(pid)) {
         let mut group = groups.get(&pid).copied();
-        if group.is_none() && looks.take() {
+        if group.is_none() && looks.take_beyond(queue.len()) {
             group = system.group_of(pid);
             groups.extend(group.map(|group| (pid, group)));
         }
@@ -481,6 +509,31 @@ mod tests {
         children.round(&system, &none, now);
         assert_eq!(system.killed.borrow().last(), Some(&200_001));
         assert_eq!(system.looks.get() - before, 2, "a look at the new one, and one to kill it");
+    }
+
+    #[test]
+    fn a_user_with_orphans_without_end_leaves_the_searches_of_another_their_looks() {
+        let (system, none) = (WrittenTree::of([(1_000_000, 71)]), HashSet::new());
+        let mut children = searching([70, 71]);
+        children.searches[1].script.uid = 1;
+        let other = children.searches.pop().unwrap();
+        let (mut now, mut orphan) = (NOW, 100);
+        // In each round there are more new ones than may be looked at.
+        let mut round = |children: &mut ScriptChildren| {
+            let more = i32::try_from(LOOKS_PER_TURN).unwrap();
+            system.children.borrow_mut().extend((orphan..orphan + more).map(|pid| (pid, pid)));
+            orphan += more;
+            children.searches[0].until = now + LOOKED_FOR;
+            children.round(&system, &none, now);
+            now += PAUSE;
+        };
+        for _ in 0..100 {
+            round(&mut children);
+        }
+        children.searches.push(other);
+        children.searches[1].until = NOW + 100 * LOOKED_FOR;
+        round(&mut children);
+        assert_eq!(*system.killed.borrow(), [1_000_000]);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use maitred_control::Generation;
 
 use crate::limits::{Moment, TRACE_ANSWER};
 
-/// Most pending requests. A zygote needs well under a millisecond for one, so more means that
-/// zygotes are stuck, or that everything is slow at once.
-pub const TRACES_MAX: usize = 256;
+/// Most pending requests, and most of a generation. A zygote needs well under a millisecond for
+/// one, so more means that zygotes are stuck, or that everything is slow at once.
+pub const TRACES_MAX: usize = 1024;
+const TRACES_OF_GENERATION: usize = 128;
 
 /// Pending requests. `TraceTarget` is the purpose of the stack.
 #[derive(Debug)]
@@ -35,14 +36,15 @@ impl<TraceTarget> Traces<TraceTarget> {
     /// Adds a request to the zygote of a generation, and returns its number.
     ///
     /// # Errors
-    /// The purpose, when [`TRACES_MAX`] are pending.
+    /// The purpose, when too many are pending ([`TRACES_MAX`]).
     pub fn ask(
         &mut self,
         generation: Generation,
         about: TraceTarget,
         now: Moment,
     ) -> Result<u64, TraceTarget> {
-        if self.pending.len() >= TRACES_MAX {
+        let is_full = self.pending.len() >= TRACES_MAX;
+        if is_full || self.unanswered(generation, |_| true) >= TRACES_OF_GENERATION {
             return Err(about);
         }
         self.last += 1;
@@ -122,9 +124,20 @@ mod tests {
     #[test]
     fn a_front_that_finds_everything_slow_fills_no_memory() {
         let mut traces = Traces::default();
-        for _ in 0..TRACES_MAX {
+        let most = u32::try_from(TRACES_MAX).unwrap();
+        for number in 0..most {
+            traces.ask(number, (), NOW).unwrap();
+        }
+        assert_eq!(traces.ask(0, (), NOW), Err(()));
+    }
+
+    #[test]
+    fn a_zygote_that_is_stopped_leaves_requests_to_others() {
+        let mut traces = Traces::default();
+        for _ in 0..TRACES_OF_GENERATION {
             traces.ask(1, (), NOW).unwrap();
         }
         assert_eq!(traces.ask(1, (), NOW), Err(()));
+        assert!(traces.ask(2, (), NOW).is_ok());
     }
 }

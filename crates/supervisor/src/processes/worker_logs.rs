@@ -10,7 +10,7 @@ use tracing::{error, warn};
 use crate::limits::Moment;
 use crate::logging::line_framing::OutputStream;
 use crate::logging::tenant_pipe::PipeRead;
-use crate::logging::worker_output::{PipeWriters, WorkerOutput, discard};
+use crate::logging::worker_output::{self, PipeWriters, WorkerOutput, discard};
 use crate::processes::pipe_orders::ReadReport;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
@@ -104,6 +104,9 @@ impl RunningPool {
         if let Some(worker) = found {
             self.log_messages(worker, level);
         }
+        if let Some(worker) = worker_output::longest_beyond_limit(&self.outputs) {
+            self.flush_output(worker, level);
+        }
         found.is_some()
     }
 
@@ -165,11 +168,15 @@ impl RunningPool {
     pub fn flush_outputs(&mut self, level: Option<Level>) {
         let workers: Vec<WorkerId> = self.outputs.keys().copied().collect();
         for worker in workers {
-            if let Some(output) = self.outputs.get_mut(&worker) {
-                output.flush();
-            }
-            self.log_messages(worker, level);
+            self.flush_output(worker, level);
         }
+    }
+
+    fn flush_output(&mut self, worker: WorkerId, level: Option<Level>) {
+        if let Some(output) = self.outputs.get_mut(&worker) {
+            output.flush();
+        }
+        self.log_messages(worker, level);
     }
 
     fn worker_with_output(&self, pid: i32) -> Option<WorkerId> {

@@ -172,7 +172,12 @@ impl Supervisor {
 
     fn kill_zygote(&mut self, id: PoolId, reason: KillReason) {
         self.pools[id].signal_zygote(Signal::SIGKILL);
-        if !matches!(reason, KillReason::StartFailed | KillReason::NotNeeded) {
+        // They are logged elsewhere, if at all.
+        let is_logged = !matches!(
+            reason,
+            KillReason::StartFailed | KillReason::NotNeeded | KillReason::DelaysUpgrade
+        );
+        if is_logged {
             let pool = self.pools[id].name();
             let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
             self.start_failed(id, sentence);

@@ -8,9 +8,10 @@ use maitred_os::spawn::{self, Program};
 use tracing::{error, info};
 
 use super::Supervisor;
+use crate::limits::STILL_ZYGOTES;
 use crate::logging::exit_reports::log_exits;
 use crate::peer::roomy_name;
-use crate::processes::generation::GenerationEvent;
+use crate::processes::generation::{GenerationEvent, KillReason};
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
@@ -91,11 +92,29 @@ impl Supervisor {
         match self.upgrader.due(is_still, now) {
             None => {}
             Some(UpgradeStep::Refuse(why)) => self.upgrader.refuse(&why),
+            Some(UpgradeStep::KillStarting) => self.kill_starting_zygotes(),
             Some(UpgradeStep::BecomeProgram) => self.become_program(),
             Some(UpgradeStep::JudgeTrials { late }) => self.judge_trials(late),
             Some(UpgradeStep::TakeBack(why)) => self.take_back(&why),
         }
+        if ends_soon && !self.upgrader.holds_still() {
+            self.hold_starts();
+        }
         self.fronts.end_overdue(now);
+    }
+
+    /// Kills the zygotes for whose start an upgrade has waited long enough: the new program starts
+    /// one of its own for each pool.
+    fn kill_starting_zygotes(&mut self) {
+        let starting = self.pools.iter().filter(|pool| pool.state.starts_since().is_some());
+        for id in starting.map(RunningPool::id).collect::<Vec<_>>() {
+            let (pool, waited) = (self.pools[id].name(), STILL_ZYGOTES.as_secs());
+            info!(
+                "pool {pool}: its zygote, for whose start the upgrade has waited for {waited} s, \
+                 is killed"
+            );
+            self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::DelaysUpgrade));
+        }
     }
 
     /// Runs the new program in this process. Returns only if that failed.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use maitred_os::users::{self, Identity};
-use maitred_os::walk::{self, Rule, Step};
+use maitred_os::walk::{self, Facts, Rule, Step};
 use rustix::fs::FileType;
 
 const GROUP_WRITES: u32 = 0o020;
@@ -12,11 +12,17 @@ const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// Whether only root can have put a link on the path: every folder on it is owned by root, and
-/// writable neither by `user` nor by everyone. A folder with an access control list is not trusted,
-/// whichever user the list names.
+/// writable neither by `user` nor by everyone; a folder at its end as well. A folder with an access
+/// control list is not trusted, whichever user the list names. No name is looked up in a folder
+/// that is not trusted: its user can hold the folder's lock for ever.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
-    let reached = walk::to(path, Rule::Change);
-    reached.is_ok_and(|reached| reached.steps.iter().all(|step| is_roots(step, user)))
+    let enters = |folder: &Facts| folder.uid == 0 && (is_closed(folder, user) || is_sticky(folder));
+    walk::through(path, Rule::Change, &enters).is_ok_and(|reached| {
+        let end = reached.entry.map(|end| end.facts);
+        let end = end.filter(|end| end.kind() == FileType::Directory);
+        reached.steps.iter().all(|step| is_roots(step, user))
+            && end.is_none_or(|end| end.uid == 0 && is_closed(&end, user))
+    })
 }
 
 /// The owner of the folder `path`. Every link on the path must belong to root or the owner, so that
@@ -42,14 +48,19 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
 /// replaced by others (inode(7), "sticky").
 fn is_roots(step: &Step, user: &Identity) -> bool {
     let folder = &step.folder;
-    if folder.uid != 0 {
-        return false;
-    }
+    let is_of_root = |entry: Facts| entry.uid == 0;
+    folder.uid == 0
+        && (is_closed(folder, user) || is_sticky(folder) && step.entry.is_some_and(is_of_root))
+}
+
+/// Whether only the owner of a folder may write to it.
+fn is_closed(folder: &Facts, user: &Identity) -> bool {
     let group_writes = folder.mode & GROUP_WRITES != 0 && users::is_member(user, folder.gid);
-    if folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list {
-        return true;
-    }
-    folder.mode & STICKY != 0 && step.entry.is_some_and(|entry| entry.uid == 0)
+    folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list
+}
+
+fn is_sticky(folder: &Facts) -> bool {
+    folder.mode & STICKY != 0
 }
 
 #[cfg(test)]
@@ -79,6 +90,18 @@ mod tests {
             lchown(&own, Some(tenant().uid), None).unwrap();
             assert!(!trusted(&own.join("slow.log")) && !trusted(&link.join("slow.log")));
         }
+    }
+
+    #[test]
+    fn a_folder_at_the_end_is_trusted_only_if_it_is_roots() {
+        if !users::is_root() {
+            return eprintln!("skipped: only root's folders are root's alone");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(leads_where_root_says(folder.path(), &tenant()));
+        lchown(folder.path(), Some(tenant().uid), None).unwrap();
+        assert!(!leads_where_root_says(folder.path(), &tenant()));
+        assert!(!leads_where_root_says(Path::new("/tmp"), &tenant()));
     }
 
     #[test]
