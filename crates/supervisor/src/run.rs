@@ -365,7 +365,7 @@ impl Supervisor {
         if self.memory_reader.is_process(pid) {
             return self.memory_reader_ended(how);
         }
-        if self.slowlog_writers.process_ended(pid, how) {
+        if self.slowlog_writers.process_ended(pid, how) || self.plan.logs.process_ended(pid) {
             return;
         }
         if self.pipe_reader_ended(pid, how) || self.job_ended(&ended) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use maitred_os::users::{self, Identity};
-use maitred_os::walk::{self, Rule, Step};
+use maitred_os::walk::{self, Facts, Rule};
 use rustix::fs::FileType;
 
 const GROUP_WRITES: u32 = 0o020;
@@ -13,10 +13,11 @@ const STICKY: u32 = 0o1000;
 
 /// Whether only root can have put a link on the path: every folder on it is owned by root, and
 /// writable neither by `user` nor by everyone. A folder with an access control list is not trusted,
-/// whichever user the list names.
+/// whichever user the list names. Nothing is looked up in a folder of a tenant, whose lock may be
+/// held.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
-    let reached = walk::to(path, Rule::Change);
-    reached.is_ok_and(|reached| reached.steps.iter().all(|step| is_roots(step, user)))
+    let is_roots = |folder: &Facts, entry: Option<&Facts>| is_roots(folder, entry, user);
+    walk::to_while(path, Rule::Change, is_roots).is_ok_and(|reached| reached.is_some())
 }
 
 /// The owner of the folder `path`. Every link on the path must belong to root or the owner, so that
@@ -37,8 +38,7 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
 
 /// Whether only root controls a step of the path. A file of root in a folder like `/tmp` cannot be
 /// replaced by others (inode(7), "sticky").
-fn is_roots(step: &Step, user: &Identity) -> bool {
-    let folder = &step.folder;
+fn is_roots(folder: &Facts, entry: Option<&Facts>, user: &Identity) -> bool {
     if folder.uid != 0 {
         return false;
     }
@@ -46,7 +46,7 @@ fn is_roots(step: &Step, user: &Identity) -> bool {
     if folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list {
         return true;
     }
-    folder.mode & STICKY != 0 && step.entry.is_some_and(|entry| entry.uid == 0)
+    folder.mode & STICKY != 0 && entry.is_some_and(|entry| entry.uid == 0)
 }
 
 #[cfg(test)]
