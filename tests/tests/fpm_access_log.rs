@@ -301,6 +301,25 @@ fn a_fifo_that_nobody_reads_is_refused_and_not_waited_for() {
 }
 
 #[test]
+fn a_fifo_in_a_folder_of_the_pools_user_is_refused_and_not_opened() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::default();
+    let folder = place.file("tenant");
+    let fifo = folder.join("access.log");
+    fs::create_dir(&folder).unwrap();
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    give_to_web_user(&folder);
+    give_to_web_user(&fifo);
+    let _reader = File::options().read(true).write(true).open(&fifo).unwrap();
+    let settings = "access.log = @FOLDER@/tenant/access.log\n";
+    let (text, code) = refusal(Which::Maitred, &place, settings);
+    assert_eq!(code, Some(78), "{text}");
+    assert!(text.contains("it is no regular file"), "{text}");
+}
+
+#[test]
 fn a_tenants_link_leads_root_nowhere() {
     if !is_root() {
         return;

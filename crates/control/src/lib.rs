@@ -14,6 +14,7 @@ pub mod front;
 pub mod job_status;
 pub mod launch;
 pub mod log_limit;
+pub mod log_opening;
 pub mod log_place;
 pub mod memory_reader;
 pub mod nodes;

@@ -303,6 +303,9 @@ pub enum Command {
     /// The process that writes a pool's slow log as the pool's user; started by the server
     #[command(hide = true)]
     SlowlogWriter,
+    /// The process that opens logs whose paths tenants control; started by the server
+    #[command(hide = true)]
+    LogOpener,
     /// The process that reads pipes that pools write to; started by the server
     #[command(hide = true)]
     PipeReader,

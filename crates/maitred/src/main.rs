@@ -16,6 +16,7 @@ mod jobs;
 mod leaks;
 mod log;
 mod log_lines;
+mod log_opener;
 mod man_pages;
 mod memory_reader;
 mod octane;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         Command::PurgeLog => purge_log::purge_log(),
         Command::MemoryReader => memory_reader::memory_reader(),
         Command::SlowlogWriter => slowlog_writer::slowlog_writer(),
+        Command::LogOpener => log_opener::log_opener(),
         Command::PipeReader => pipe_reader::pipe_reader(),
         Command::OpenBrowser => serve::open_browser::run(),
     }
@@ -125,6 +127,7 @@ fn role_of(command: &Command) -> Option<fn() -> ExitCode> {
         Command::MemoryReader => Some(memory_reader::memory_reader),
         Command::PipeReader => Some(pipe_reader::pipe_reader),
         Command::SlowlogWriter => Some(slowlog_writer::slowlog_writer),
+        Command::LogOpener => Some(log_opener::log_opener),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
@@ -48,6 +49,21 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     retried(|| append_to(&walk::to(path, Rule::Change)?, mode))
 }
 
+/// Whether [`append`] may wait for users other than root, who can hold the lock of a folder on the
+/// path. A process that is not root has no other users to guard against.
+///
+/// # Errors
+/// Errors of a name on the path, in a folder that only root can change.
+pub fn waits_for_others(path: &Path) -> io::Result<bool> {
+    if !users::is_root() {
+        return Ok(false);
+    }
+    let Some(reached) = walk::to_while(path, Rule::Change, walk::only_root_changes)? else {
+        return Ok(true);
+    };
+    Ok(reached.entry.is_none() && walk::others_list(&reached.folder.facts))
+}
+
 /// As [`append`], with the rights of this process and wherever the name leads.
 fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
     let flags = APPEND | OFlags::CREATE;
@@ -69,6 +85,30 @@ pub fn append_with_their_rights(path: &Path, mode: u32) -> io::Result<File> {
         opened => opened,
     };
     Ok(opened?.into())
+}
+
+/// As [`append_with_their_rights`], and refuses what is no regular file: the lock of a FIFO is
+/// theirs to hold whenever a process opens, writes or closes it.
+///
+/// # Errors
+/// As [`append_with_their_rights`].
+pub fn append_to_file_with_their_rights(path: &Path, mode: u32) -> io::Result<File> {
+    let look = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat2(CWD, path, look, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+    if let Ok(found) = found {
+        expect_regular(&found)?;
+    }
+    let file = append_with_their_rights(path, mode)?;
+    expect_regular(&file)?;
+    Ok(file)
+}
+
+fn expect_regular(file: impl AsFd) -> io::Result<()> {
+    match FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no regular file")),
+    }
 }
 
 /// Creates a file with permission bits `mode` in place of an existing one, which is removed, so
@@ -190,8 +230,14 @@ fn append_to(reached: &Reached, mode: u32) -> io::Result<File> {
     let (folder, name) = (&reached.folder, &reached.name);
     let create = Mode::from_raw_mode(mode);
     if reached.changed_by_others().is_none() {
-        let flags = APPEND | OFlags::CREATE;
-        return Ok(rustix::fs::openat(&folder.fd, name, flags, create)?.into());
+        let open = |flags| rustix::fs::openat(&folder.fd, name, flags, create);
+        // The lock of the folder, which those hold who list it, is needed only for a new file.
+        let existing = reached.entry.as_ref().map(|_| open(APPEND));
+        let opened = match existing {
+            None | Some(Err(Errno::NOENT)) => open(APPEND | OFlags::CREATE),
+            Some(opened) => opened,
+        };
+        return Ok(opened?.into());
     }
     let Some(entry) = &reached.entry else {
         let open = || rustix::fs::openat(&folder.fd, name, APPEND | CREATE, create);

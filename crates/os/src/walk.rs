@@ -24,8 +24,8 @@ use rustix::io::Errno;
 
 use crate::users;
 
-pub use groups::distrust_groups_of;
-pub use rule::{Facts, Reach, Rule, only_root_changes, reach};
+pub use groups::{Untrusted, distrust_groups_of};
+pub use rule::{Facts, Reach, Rule, only_root_changes, others_list, reach};
 
 /// Most links on a path (`MAXSYMLINKS` of the kernel).
 const MAX_LINKS: usize = 40;
@@ -183,31 +183,40 @@ impl From<Stopped> for io::Error {
 /// # Errors
 /// Where the path ends before, and why.
 pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
-    through(path, rule, &|_| true)
-}
-
-/// As [`to`], but only through folders that `enters` accepts. No name is looked up in another one:
-/// a lookup waits for the folder's lock, which a tenant can hold for ever.
-///
-/// # Errors
-/// As [`to`], and `EACCES` at a folder that is not accepted.
-pub fn through(
-    path: &Path,
-    rule: Rule,
-    enters: &dyn Fn(&Facts) -> bool,
-) -> Result<Reached, Stopped> {
-    // As the kernel does for an empty name.
-    if path.as_os_str().is_empty() {
-        return Err(Stopped::system(PathBuf::new(), Errno::NOENT));
-    }
-    let absolute =
-        std::path::absolute(path).map_err(|why| Stopped::System(path.to_path_buf(), why))?;
-    let mut walker = Walker::new(names(&absolute), rule, enters)?;
+    let mut walker = Walker::at_start(path, rule)?;
     while let Some(name) = walker.ahead.pop_front() {
         walker.step(&name)?;
         walker.check(name == "..")?;
     }
     walker.end()
+}
+
+/// As [`to`], as long as the path leads through folders that `is_trusted` accepts with their
+/// entries. No name is looked up in another folder, whose lock a tenant can hold; `None`: the path
+/// leads through one.
+///
+/// # Errors
+/// As [`to`].
+pub fn to_while(
+    path: &Path,
+    rule: Rule,
+    is_trusted: impl Fn(&Facts, Option<&Facts>) -> bool,
+) -> Result<Option<Reached>, Stopped> {
+    let mut walker = Walker::at_start(path, rule)?;
+    while let Some(name) = walker.ahead.pop_front() {
+        let folder = &walker.here.facts;
+        // A folder such as `/tmp` is trusted for its entries of root's.
+        if !is_trusted(folder, None) && !rule::is_sticky_of_root(folder) {
+            return Ok(None);
+        }
+        walker.step(&name)?;
+        let step = walker.steps.last();
+        if step.is_some_and(|step| !is_trusted(&step.folder, step.entry.as_ref())) {
+            return Ok(None);
+        }
+        walker.check(name == "..")?;
+    }
+    walker.end().map(Some)
 }
 
 /// Opens the target of `path` without reading it (`O_PATH`).
@@ -260,10 +269,8 @@ struct Bound {
     is_over: bool,
 }
 
-struct Walker<'a> {
+struct Walker {
     rule: Rule,
-    /// Whether names may be looked up in a folder.
-    enters: &'a dyn Fn(&Facts) -> bool,
     here: OpenedPath,
     /// The name of `here`, without links.
     name: PathBuf,
@@ -276,19 +283,20 @@ struct Walker<'a> {
     last: Option<(OsString, Option<OpenedPath>)>,
 }
 
-impl<'a> Walker<'a> {
-    fn new(
-        ahead: VecDeque<OsString>,
-        rule: Rule,
-        enters: &'a dyn Fn(&Facts) -> bool,
-    ) -> Result<Walker<'a>, Stopped> {
+impl Walker {
+    fn at_start(path: &Path, rule: Rule) -> Result<Walker, Stopped> {
+        // As the kernel does for an empty name.
+        if path.as_os_str().is_empty() {
+            return Err(Stopped::system(PathBuf::new(), Errno::NOENT));
+        }
+        let absolute =
+            std::path::absolute(path).map_err(|why| Stopped::System(path.to_path_buf(), why))?;
         Ok(Walker {
             rule,
-            enters,
             here: root(rule)?,
             name: PathBuf::from("/"),
             above: Vec::new(),
-            ahead,
+            ahead: names(&absolute),
             links: 0,
             bounds: Vec::new(),
             steps: Vec::new(),
@@ -303,9 +311,6 @@ impl<'a> Walker<'a> {
         }
         if name == ".." {
             return self.up();
-        }
-        if !(self.enters)(&self.here.facts) {
-            return Err(self.stop(name, Errno::ACCESS));
         }
         let found = self.find(name)?;
         self.steps.push(Step {

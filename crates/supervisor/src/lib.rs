@@ -57,7 +57,7 @@ pub use capacity::memory_reader::MEMORY_READER_ROLE;
 pub use error::Error;
 pub use fronts::purge_log::PURGE_LOG_ROLE;
 pub use listen::other_program_on;
-pub use logging::log_files::open_as_fpm;
+pub use logging::log_files::{open_as_fpm, open_log};
 pub use plan::FRONT_ROLE;
 pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
 pub use processes::pipe_reader::PIPE_READER_ROLE;
@@ -70,6 +70,7 @@ use fronts::log_manager::LogManager;
 use fronts::{Front, Fronts};
 use jobs::Jobs;
 use logging::log_files;
+use logging::log_openers::LogOpeners;
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
 use processes::application_memory::ApplicationMemories;
@@ -189,7 +190,12 @@ fn take_over(
     let found = Found { listeners: inherited.listeners, programs };
     let mut plan = Plan {
         terminal,
-        logs: LogManager::inherited(inherited.access_log, inherited.pool_access_logs, &config),
+        logs: LogManager::inherited(
+            inherited.access_log,
+            inherited.pool_access_logs,
+            LogOpeners::new(plan::environment(log_level), inherited.stuck_log_openers),
+            &config,
+        ),
         certificates: inherited.certificates.or_else(|| read_anew(&config)),
         ..Plan::over(config, source, invocation, log_level, found)?
     };
@@ -260,6 +266,7 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
         Err(why) => vec![why],
     };
     findings.mistakes.extend(Error::located(found, file));
+    findings.mistakes.extend(Error::located(log_files::mistakes_of_tenants(config), file));
     let mut unwritable = log_files::unwritable(config);
     unwritable.extend(config.admin_socket.as_deref().and_then(admin::unwritable_folder));
     findings.mistakes.extend(Error::located(unwritable, file));

@@ -164,6 +164,22 @@ pub const SLOWLOG_PAUSE: Duration = Duration::from_millis(250);
 /// Most bytes of entries that wait for one slow log. More entries are lost.
 pub const SLOWLOG_QUEUE_BYTES: usize = 256 * 1024;
 
+/// Timeout of the next log that is opened by processes because that may wait for a tenant. It takes
+/// milliseconds unless tenants hold the locks of all that are left.
+pub const LOG_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The same at the start of the server, when the machine may be busy and no request waits.
+pub const LOG_OPEN_TIMEOUT_AT_START: Duration = Duration::from_secs(10);
+
+/// Timeout of all these logs together, as a multiple of that of the next one.
+pub const LOG_OPEN_TIMEOUTS_MOST: u32 = 3;
+
+/// Most logs that such a process opens: their reports fit into its socket.
+pub const LOGS_PER_OPENER: usize = 100;
+
+/// Most such processes that still wait for locks: then none is started until one of them has ended.
+pub const LOG_OPENERS_STUCK: usize = 16;
+
 /// An episode of slow scripts ends after this time without one.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 

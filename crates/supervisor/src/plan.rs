@@ -102,7 +102,7 @@ impl Plan {
                 Some(_) => Terminal::silent(),
                 None => Terminal::redirect(&config.error_log)?,
             },
-            logs: LogManager::at_start(&config)?,
+            logs: LogManager::at_start(&config, environment(log_level))?,
             certificates,
             faults,
             ..Plan::over(config, source, invocation, log_level, Found { listeners, programs })?

@@ -19,6 +19,15 @@ pub enum SiteLog {
 }
 
 impl SiteLog {
+    /// Whether lines go to the same place.
+    pub fn is_same_as(&self, other: &SiteLog) -> bool {
+        match (self, other) {
+            (SiteLog::File(one), SiteLog::File(other)) => Arc::ptr_eq(one, other),
+            (SiteLog::Server, SiteLog::Server) | (SiteLog::Off, SiteLog::Off) => true,
+            _ => false,
+        }
+    }
+
     /// The log of a site's settings. A file that the supervisor has not sent counts as none: it
     /// could not open it, and has logged why.
     pub fn of(settings: &config::SiteLog, files: &PoolAccessLogs) -> SiteLog {

@@ -14,6 +14,7 @@ use crate::http::spool_folder::{SpoolFolder, SpoolSpace};
 use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
+use crate::logging::site_log::SiteLog;
 use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
@@ -140,6 +141,11 @@ impl Sites {
                 .get(&settings.hosts)
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
+                // Its log may have been opened only now.
+                .filter(|site| {
+                    let log = SiteLog::of(&settings.access_log, resources.pool_access_logs);
+                    site.access_log.is_same_as(&log)
+                })
                 // With another user of its pool, it is another tenant's.
                 .filter(|site| {
                     let cache = site.cache.as_ref();

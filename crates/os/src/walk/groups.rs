@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 
+use serde::{Deserialize, Serialize};
+
 use super::rule::ROOT_GROUP;
 use crate::users::{self, Identity};
 
@@ -11,8 +13,8 @@ use crate::users::{self, Identity};
 static UNTRUSTED: RwLock<Untrusted> = RwLock::new(Untrusted::All);
 
 /// Untrusted groups.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Untrusted {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Untrusted {
     /// All but root's.
     All,
     /// These.
@@ -20,6 +22,16 @@ enum Untrusted {
 }
 
 impl Untrusted {
+    /// Those of this process.
+    pub fn current() -> Untrusted {
+        UNTRUSTED.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes them those of this process: another process of the server knows its users.
+    pub fn apply(self) {
+        *UNTRUSTED.write().unwrap_or_else(PoisonError::into_inner) = self;
+    }
+
     fn has(&self, gid: u32) -> bool {
         match self {
             Untrusted::All => gid != ROOT_GROUP,

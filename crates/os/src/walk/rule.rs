@@ -3,7 +3,9 @@
 
 use rustix::fs::FileType;
 
+const GROUP_READS: u32 = 0o040;
 const GROUP_WRITES: u32 = 0o020;
+const OTHERS_READ: u32 = 0o004;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
@@ -123,6 +125,18 @@ pub fn only_root_changes(folder: &Facts, entry: Option<&Facts>) -> bool {
     folder.mode & STICKY != 0 && entry.is_some_and(|entry| entry.uid == 0)
 }
 
+/// Whether this is a folder such as `/tmp`, in which only the owner of an entry can replace it.
+pub(super) fn is_sticky_of_root(folder: &Facts) -> bool {
+    folder.uid == 0 && folder.mode & STICKY != 0
+}
+
+/// Whether others than root may list a folder of root's, and so hold its lock (getdents(2) into
+/// memory that a FUSE file system does not give): the creation of a file waits for that.
+pub fn others_list(folder: &Facts) -> bool {
+    let group_reads = folder.mode & GROUP_READS != 0 && folder.group_counts;
+    group_reads || folder.mode & OTHERS_READ != 0 || folder.has_list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +225,9 @@ mod tests {
         assert!(!only_root_changes(&listed, None));
         assert!(!only_root_changes(&of_group, None));
         assert!(!only_root_changes(&folder(A, 0o700), None));
+        let of_readers = Facts { group_counts: true, ..folder(0, 0o750) };
+        assert!(others_list(&listed) && others_list(&of_readers) && others_list(&folder(0, 0o755)));
+        assert!(!others_list(&folder(0, 0o700)) && !others_list(&folder(0, 0o750)));
         let sticky = folder(0, 0o1777);
         assert!(only_root_changes(&sticky, Some(&folder(0, 0o755))));
         assert!(!only_root_changes(&sticky, Some(&folder(A, 0o755))));

@@ -217,22 +217,3 @@ fn only_regular_files_are_opened_to_be_read() {
     let why = open_to_read(folder.path(), Rule::of_reader()).unwrap_err();
     assert_eq!(Errno::from_io_error(&why), Some(Errno::ISDIR));
 }
-
-#[test]
-fn no_name_is_looked_up_in_a_folder_that_is_not_to_be_entered() {
-    if !users::is_root() {
-        return eprintln!("skipped: only root gives folders away");
-    }
-    let folder = tenants();
-    let through =
-        |name: &str| through(&folder.path().join(name), Rule::Change, &|facts| facts.uid != A);
-    assert!(through("a").is_ok() && through("b/shared").is_ok());
-    for name in ["a/own", "a/nothing", "b/../a/own"] {
-        match through(name) {
-            Err(Stopped::System(_, why)) => {
-                assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{name}: {why}");
-            }
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-}

@@ -11,6 +11,7 @@ use tracing::{error, info};
 use crate::error::Error;
 use crate::fronts::Fronts;
 use crate::logging::log_files::{self, not_reopened};
+use crate::logging::log_openers::LogOpeners;
 use crate::logging::pool_access_logs::PoolAccessLogs;
 use crate::peer::Peer;
 
@@ -21,17 +22,25 @@ pub struct LogManager {
     access_log: Option<File>,
     /// The access logs of pools and sites.
     pool_logs: PoolAccessLogs,
+    /// The processes that open logs.
+    openers: LogOpeners,
 }
 
 impl LogManager {
-    /// Opens the log files of the configuration that the server is started with.
+    /// Opens the log files of the configuration that the server is started with. Processes that
+    /// open logs get this environment.
     ///
     /// # Errors
     /// The first file that cannot be opened.
-    pub fn at_start(config: &Config) -> Result<LogManager, Error> {
+    pub fn at_start(
+        config: &Config,
+        environment: Vec<(String, String)>,
+    ) -> Result<LogManager, Error> {
+        let mut openers = LogOpeners::new(environment, Vec::new());
         Ok(LogManager {
             access_log: log_files::open_access_log(config)?,
-            pool_logs: PoolAccessLogs::at_start(config)?,
+            pool_logs: PoolAccessLogs::at_start(config, &mut openers)?,
+            openers,
         })
     }
 
@@ -40,6 +49,7 @@ impl LogManager {
     pub fn inherited(
         access_log: Option<File>,
         pool_logs: PoolAccessLogs,
+        openers: LogOpeners,
         config: &Config,
     ) -> LogManager {
         let open = || {
@@ -49,7 +59,17 @@ impl LogManager {
                 None
             })
         };
-        LogManager { access_log: access_log.or_else(open), pool_logs }
+        LogManager { access_log: access_log.or_else(open), pool_logs, openers }
+    }
+
+    /// The processes that open logs.
+    pub fn openers(&self) -> &LogOpeners {
+        &self.openers
+    }
+
+    /// A process has ended. False: it is none that opens logs and was late.
+    pub fn process_ended(&mut self, pid: i32) -> bool {
+        self.openers.process_ended(pid)
     }
 
     /// The access log, if it is a file.
@@ -67,7 +87,7 @@ impl LogManager {
     ///
     /// # Errors
     /// The first file that cannot be opened.
-    pub fn open_for(&self, config: &Config, before: &Config) -> Result<LogManager, String> {
+    pub fn open_for(&mut self, config: &Config, before: &Config) -> Result<LogManager, String> {
         if let LogTarget::File(path) = &config.error_log {
             log_files::open_error_log(path, config).map_err(|why| {
                 format!("the error log {} cannot be opened: {why}", path.display())
@@ -79,8 +99,9 @@ impl LogManager {
             }
             _ => log_files::open_access_log(config).map_err(|why| why.to_string())?,
         };
-        let pool_logs = PoolAccessLogs::open(config, &self.pool_logs);
-        Ok(LogManager { access_log, pool_logs: pool_logs.map_err(|why| why.to_string())? })
+        let pool_logs = PoolAccessLogs::open(config, &self.pool_logs, &mut self.openers);
+        let pool_logs = pool_logs.map_err(|why| why.to_string())?;
+        Ok(LogManager { access_log, pool_logs, openers: LogOpeners::default() })
     }
 
     /// Uses the files that were opened for this configuration, and closes those it does not use.
@@ -133,7 +154,7 @@ impl LogManager {
     /// Reopens the access logs of pools and sites. False if one cannot be opened: its lines go
     /// where they went before.
     pub fn reopen_pool_logs(&mut self, config: &Config, fronts: &mut Fronts) -> bool {
-        let (again, is_well) = self.pool_logs.reopened(config);
+        let (again, is_well) = self.pool_logs.reopened(config, &mut self.openers);
         for (path, file) in again.iter() {
             let order = ToFront::SetPoolAccessLog { path: path.clone() };
             fronts.tell_all(&order, &[file.as_fd()]);
@@ -190,7 +211,7 @@ mod tests {
         let path = folder.path().join("access.log");
         let config = logging_to(&path);
         let mut fronts = Fronts::new(Front::new(1, 1), Vec::new());
-        let mut logs = LogManager::at_start(&config).unwrap();
+        let mut logs = LogManager::at_start(&config, Vec::new()).unwrap();
         let opened = logs.open_for(&config, &config).unwrap();
         std::fs::rename(&path, folder.path().join("access.log.1")).unwrap();
         logs.reopen_access_log(&config, &mut fronts);

@@ -8,8 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, LogTarget, Section, SiteLog};
+use maitred_control::log_opening::{LogToOpen, LogUse};
 use maitred_os::guarded;
 use maitred_os::users::{self, Identity};
+use maitred_os::walk::{self, Rule};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
@@ -49,9 +51,26 @@ fn configured(config: &Config) -> Vec<(Section, &'static str, PathBuf)> {
     logs.filter_map(|(section, setting, path)| Some((section, setting, path?))).collect()
 }
 
-/// Logs that are a directory, or whose directory does not exist.
+/// Logs that are a directory, or whose directory does not exist, as far as no lock of a tenant's
+/// folder is needed to see that.
 pub fn mistakes(config: &Config, examined: &Examined) -> Vec<Error> {
-    let logs = configured(config).into_iter().filter(|(section, ..)| examined.has(section));
+    mistakes_where(config, |section, path| examined.has(section) && !leads_through_others(path))
+}
+
+/// The mistakes that [`mistakes`] leaves out, for a process that may wait for tenants.
+pub fn mistakes_of_tenants(config: &Config) -> Vec<Error> {
+    mistakes_where(config, |_, path| leads_through_others(path))
+}
+
+/// Whether the path of a log leads through a folder that others than root may change.
+fn leads_through_others(path: &Path) -> bool {
+    let reached = walk::to_while(path, Rule::Change, walk::only_root_changes);
+    users::is_root() && reached.is_ok_and(|reached| reached.is_none())
+}
+
+fn mistakes_where(config: &Config, is_examined: impl Fn(&Section, &Path) -> bool) -> Vec<Error> {
+    let logs = configured(config).into_iter();
+    let logs = logs.filter(|(section, _, path)| is_examined(section, path));
     let unusable = logs.filter_map(|(section, setting, path)| {
         let remedy = if path.is_dir() {
             format!("it is a directory; name a file in {setting}")
@@ -160,10 +179,32 @@ pub fn tenant_of<'a>(path: &Path, identity: Option<&'a Identity>) -> Option<&'a 
 pub fn open_of_listener(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
     match tenant_of(path, identity) {
         Some(tenant) => {
-            let open = || in_words(guarded::append_with_their_rights(path, FPM_LOG_MODE));
-            users::with_rights_of(tenant, open)?
+            let open = || guarded::append_to_file_with_their_rights(path, FPM_LOG_MODE);
+            users::with_rights_of(tenant, || in_words(open()))?
         }
         None => open_as_fpm(path),
+    }
+}
+
+/// Opens the access log of a site or a FastCGI listener.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_log(log: &LogToOpen) -> io::Result<File> {
+    match &log.use_of {
+        LogUse::Site => open(&log.path),
+        LogUse::Listener(identity) => open_of_listener(&log.path, identity.as_ref()),
+    }
+}
+
+/// As [`open_log`]; none, where that may wait for a tenant.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_log_at_once(log: &LogToOpen) -> io::Result<Option<File>> {
+    match guarded::waits_for_others(&log.path)? {
+        true => Ok(None),
+        false => open_log(log).map(Some),
     }
 }
 

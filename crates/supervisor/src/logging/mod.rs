@@ -4,6 +4,7 @@ pub mod address_lines;
 pub mod exit_reports;
 pub mod line_framing;
 pub mod log_files;
+pub mod log_openers;
 pub mod native_stack;
 pub mod pool_access_logs;
 pub mod pool_output;

@@ -5,17 +5,22 @@
 //! server in the foreground keeps it in case a later configuration names it. A server in the
 //! background must close it, since the program that started it may wait for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use maitred_config::{Config, Pool, SiteLog};
+use maitred_control::log_opening::{LogToOpen, LogUse};
 use maitred_os::stderr;
 use tracing::{error, info};
 
 use crate::error::Error;
+use crate::limits::{LOG_OPEN_TIMEOUT, LOG_OPEN_TIMEOUT_AT_START};
 use crate::logging::log_files;
+use crate::logging::log_openers::LogOpeners;
 use crate::system::identity;
 
 /// Names of standard error, which may be something that cannot be opened, such as a socket.
@@ -33,14 +38,14 @@ impl PoolAccessLogs {
     ///
     /// # Errors
     /// As [`PoolAccessLogs::open`].
-    pub fn at_start(config: &Config) -> Result<PoolAccessLogs, Error> {
+    pub fn at_start(config: &Config, openers: &mut LogOpeners) -> Result<PoolAccessLogs, Error> {
         let mut logs = PoolAccessLogs::default();
         if keeps_standard_error(config) {
             let kept = stderr::another();
             let kept = kept.map_err(Error::system("standard error could not be kept"))?;
             logs.0.insert(KEPT.into(), kept.into());
         }
-        let opened = PoolAccessLogs::open(config, &logs)?;
+        let opened = logs.open_others(config, openers, LOG_OPEN_TIMEOUT_AT_START)?;
         logs.0.extend(opened.0);
         Ok(logs)
     }
@@ -49,26 +54,82 @@ impl PoolAccessLogs {
     ///
     /// # Errors
     /// The message of php-fpm about a log that cannot be opened (`fpm_log_open`).
-    pub fn open(config: &Config, known: &PoolAccessLogs) -> Result<PoolAccessLogs, Error> {
+    pub fn open(
+        config: &Config,
+        known: &PoolAccessLogs,
+        openers: &mut LogOpeners,
+    ) -> Result<PoolAccessLogs, Error> {
+        known.open_others(config, openers, LOG_OPEN_TIMEOUT)
+    }
+
+    fn open_others(
+        &self,
+        config: &Config,
+        openers: &mut LogOpeners,
+        limit: Duration,
+    ) -> Result<PoolAccessLogs, Error> {
+        let mut wanted = logs_of(config);
+        wanted.retain(|log| !self.0.contains_key(log.path));
         let mut opened = PoolAccessLogs::default();
-        for pool in &config.pools {
-            let Some(settings) = &pool.pool_access_log else {
-                continue;
+        let outcomes = self.open_all(&wanted, config, openers, limit);
+        for (log, outcome) in wanted.iter().zip(outcomes) {
+            let file = match (log.pool, outcome) {
+                (_, Ok(file)) => file,
+                (Some(pool), Err(why)) => return Err(log.error_of_pool(pool, &why)),
+                (None, Err(why)) => {
+                    log.log_error_of_site(&why);
+                    continue;
+                }
             };
-            let path = &settings.path;
-            if known.0.contains_key(path) || opened.0.contains_key(path) {
-                continue;
-            }
-            let file = open_of(pool, path, config, known)?;
-            opened.0.insert(path.clone(), file);
-        }
-        for path in of_sites(config) {
-            if known.0.contains_key(path) || opened.0.contains_key(path) {
-                continue;
-            }
-            opened.0.extend(open_of_site(path).map(|file| (path.clone(), file)));
+            opened.0.insert(log.path.clone(), file);
         }
         Ok(opened)
+    }
+
+    /// Opens logs, those that may wait for a tenant by processes of their own, and returns the
+    /// outcomes in their order.
+    fn open_all(
+        &self,
+        wanted: &[ConfiguredLog<'_>],
+        config: &Config,
+        openers: &mut LogOpeners,
+        limit: Duration,
+    ) -> Vec<io::Result<File>> {
+        let (mut late, mut waiting) = (Vec::new(), Vec::new());
+        let mut outcomes = Vec::new();
+        for (place, log) in wanted.iter().enumerate() {
+            outcomes.push(match self.open_at_once(log, config) {
+                Ok(Attempt::Opened(file)) => Ok(file),
+                Ok(Attempt::MayWait(log)) => {
+                    late.push(place);
+                    waiting.push(log);
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                Err(why) => Err(why),
+            });
+        }
+        for (place, outcome) in late.into_iter().zip(openers.open(&waiting, limit)) {
+            outcomes[place] = outcome.map_err(io::Error::other);
+        }
+        outcomes
+    }
+
+    fn open_at_once(&self, log: &ConfiguredLog<'_>, config: &Config) -> io::Result<Attempt> {
+        let use_of = match log.pool {
+            None => LogUse::Site,
+            Some(_) if is_standard_error(log.path) => {
+                let kept = self.0.get(Path::new(KEPT));
+                let file = kept.map_or_else(|| stderr::another().map(File::from), File::try_clone);
+                return file.map(Attempt::Opened);
+            }
+            Some(pool) => {
+                let identity = identity::of_pool(pool, config);
+                LogUse::Listener(identity.map_err(|why| io::Error::other(why.to_string()))?)
+            }
+        };
+        let log = LogToOpen { path: log.path.clone(), use_of };
+        let opened = log_files::open_log_at_once(&log)?;
+        Ok(opened.map_or(Attempt::MayWait(log), Attempt::Opened))
     }
 
     /// Restores those that the program before an upgrade had open.
@@ -104,43 +165,81 @@ impl PoolAccessLogs {
     }
 
     /// Opens all of them again after a rotation. False when one cannot be opened.
-    pub fn reopened(&self, config: &Config) -> (PoolAccessLogs, bool) {
+    pub fn reopened(&self, config: &Config, openers: &mut LogOpeners) -> (PoolAccessLogs, bool) {
         let mut is_well = true;
         let mut again = PoolAccessLogs::default();
-        for pool in &config.pools {
-            let path = pool.pool_access_log.as_ref().map(|log| &log.path);
-            let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
-            let Some(path) = path.filter(|path| !is_done(path)) else {
-                continue;
-            };
-            match open_of(pool, path, config, self) {
-                Ok(file) => {
-                    again.0.insert(path.clone(), file);
+        let mut wanted = logs_of(config);
+        wanted.retain(|log| log.pool.is_none() || !is_standard_error(log.path));
+        let outcomes = self.open_all(&wanted, config, openers, LOG_OPEN_TIMEOUT);
+        for (log, outcome) in wanted.iter().zip(outcomes) {
+            let name = log.path.display();
+            match (log.pool, outcome) {
+                (pool, Ok(file)) => {
+                    if pool.is_none() {
+                        info!("the access log {name} was opened again");
+                    }
+                    again.0.insert(log.path.clone(), file);
+                    continue;
                 }
-                Err(why) => {
-                    error!(target: "fpm", "{why}");
-                    is_well = false;
+                (Some(pool), Err(why)) => {
+                    error!(target: "fpm", "{}", log.error_of_pool(pool, &why));
                 }
+                (None, Err(why)) => error!("{}", log_files::not_reopened("access", &name, &why)),
             }
-        }
-        for path in of_sites(config) {
-            if again.0.contains_key(path) {
-                continue;
-            }
-            match log_files::open(path) {
-                Ok(file) => {
-                    info!("the access log {} was opened again", path.display());
-                    again.0.insert(path.clone(), file);
-                }
-                Err(why) => {
-                    let name = path.display();
-                    error!("{}", log_files::not_reopened("access", &name, &why));
-                    is_well = false;
-                }
-            }
+            is_well = false;
         }
         (again, is_well)
     }
+}
+
+/// A log of a configuration.
+#[derive(Debug)]
+struct ConfiguredLog<'a> {
+    path: &'a PathBuf,
+    /// The pool whose listener logs to it; none: a site does.
+    pool: Option<&'a Pool>,
+}
+
+/// What came of opening a log at once.
+#[derive(Debug)]
+enum Attempt {
+    Opened(File),
+    /// That may wait for a tenant.
+    MayWait(LogToOpen),
+}
+
+impl ConfiguredLog<'_> {
+    fn error_of_pool(&self, pool: &Pool, why: &io::Error) -> Error {
+        let path = self.path.display();
+        Error::Configuration(format!(
+            "[pool {}] failed to open access log ({path}): {why}",
+            pool.name
+        ))
+    }
+
+    /// The log of a site cannot be opened, which is no reason not to serve it.
+    fn log_error_of_site(&self, why: &io::Error) {
+        // A missing folder is a fault of the site, which is logged elsewhere.
+        if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            return;
+        }
+        error!(
+            "the access log {} of a site cannot be opened: {why}; correct access_log or the rights \
+             of its folder, and reload; requests are not logged until then",
+            self.path.display()
+        );
+    }
+}
+
+/// The logs of a configuration, each once.
+fn logs_of(config: &Config) -> Vec<ConfiguredLog<'_>> {
+    let pools = config.pools.iter().filter_map(|pool| {
+        let path = &pool.pool_access_log.as_ref()?.path;
+        Some(ConfiguredLog { path, pool: Some(pool) })
+    });
+    let sites = of_sites(config).map(|path| ConfiguredLog { path, pool: None });
+    let mut seen = BTreeSet::new();
+    pools.chain(sites).filter(|log| seen.insert(log.path)).collect()
 }
 
 /// The files that sites log to; a file of several sites is listed several times.
@@ -148,46 +247,6 @@ fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
     config.sites.iter().filter_map(|site| match &site.access_log {
         SiteLog::File(path) => Some(path),
         SiteLog::Server | SiteLog::Off => None,
-    })
-}
-
-/// The log of a site; none if it cannot be opened, which is logged, and no reason not to serve it.
-fn open_of_site(path: &Path) -> Option<File> {
-    let opened = log_files::open(path);
-    // A missing folder is a fault of the site, which is logged elsewhere.
-    if let Err(why) = &opened
-        && path.parent().is_some_and(Path::is_dir)
-    {
-        error!(
-            "the access log {} of a site cannot be opened: {why}; correct access_log or the rights \
-             of its folder, and reload; requests are not logged until then",
-            path.display()
-        );
-    }
-    opened.ok()
-}
-
-fn open_of(
-    pool: &Pool,
-    path: &Path,
-    config: &Config,
-    known: &PoolAccessLogs,
-) -> Result<File, Error> {
-    let kept = known.0.get(Path::new(KEPT));
-    let opened = match (is_standard_error(path), kept) {
-        (true, Some(kept)) => kept.try_clone(),
-        (true, None) => stderr::another().map(File::from),
-        (false, _) => {
-            let identity = identity::of_pool(pool, config)?;
-            log_files::open_of_listener(path, identity.as_ref())
-        }
-    };
-    opened.map_err(|why| {
-        let path = path.display();
-        Error::Configuration(format!(
-            "[pool {}] failed to open access log ({path}): {why}",
-            pool.name
-        ))
     })
 }
 
@@ -202,7 +261,14 @@ fn is_standard_error(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use maitred_config::PoolAccessLog;
+
+    fn open(config: &Config, known: &PoolAccessLogs) -> Result<PoolAccessLogs, Error> {
+        PoolAccessLogs::open(config, known, &mut LogOpeners::default())
+    }
 
     fn config(folder: &Path, names: &[&str]) -> Config {
         let pool = |name: &&str| Pool {
@@ -218,12 +284,14 @@ mod tests {
 
     #[test]
     fn a_file_is_opened_once_and_kept_as_long_as_a_pool_uses_it() {
-        let folder = tempfile::tempdir().unwrap();
+        // Only its owner can list it, so the files are opened here.
+        let mode = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
         let both = config(folder.path(), &["a.log", "b.log", "a.log"]);
-        let mut logs = PoolAccessLogs::open(&both, &PoolAccessLogs::default()).unwrap();
+        let mut logs = open(&both, &PoolAccessLogs::default()).unwrap();
         assert_eq!(logs.descriptors().len(), 2);
         let one = config(folder.path(), &["b.log", "c.log"]);
-        let opened = PoolAccessLogs::open(&one, &logs).unwrap();
+        let opened = open(&one, &logs).unwrap();
         assert_eq!(opened.descriptors().len(), 1);
         logs.use_for(&one, opened);
         let paths: Vec<PathBuf> = logs.0.keys().cloned().collect();
@@ -234,7 +302,7 @@ mod tests {
     fn a_log_that_cannot_be_had_is_told_in_php_fpms_words() {
         let folder = tempfile::tempdir().unwrap();
         let missing = config(&folder.path().join("missing"), &["a.log"]);
-        let why = PoolAccessLogs::open(&missing, &PoolAccessLogs::default()).unwrap_err();
+        let why = open(&missing, &PoolAccessLogs::default()).unwrap_err();
         let why = why.to_string();
         assert!(why.contains("[pool a.log] failed to open access log ("), "{why}");
     }
@@ -242,7 +310,7 @@ mod tests {
     #[test]
     fn standard_error_needs_not_be_opened() {
         let stderr = config(Path::new("/dev"), &["stderr"]);
-        let logs = PoolAccessLogs::open(&stderr, &PoolAccessLogs::default()).unwrap();
+        let logs = open(&stderr, &PoolAccessLogs::default()).unwrap();
         assert_eq!(logs.descriptors().len(), 1);
     }
 }

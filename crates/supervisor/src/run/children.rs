@@ -89,7 +89,7 @@ impl Supervisor {
             self.slowlog_writers.process_ended(pid, how);
         } else if self.jobs.is_process(pid) {
             self.job_ended(ended);
-        } else {
+        } else if !self.plan.logs.process_ended(pid) {
             let now = self.now();
             self.pipe_reader.process_ended(pid, how, now);
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use maitred_os::users::{self, Identity};
-use maitred_os::walk::{self, Facts, Rule, Step};
+use maitred_os::walk::{self, Facts, Rule};
 use rustix::fs::FileType;
 
 const GROUP_WRITES: u32 = 0o020;
@@ -13,16 +13,16 @@ const STICKY: u32 = 0o1000;
 
 /// Whether only root can have put a link on the path: every folder on it is owned by root, and
 /// writable neither by `user` nor by everyone; a folder at its end as well. A folder with an access
-/// control list is not trusted, whichever user the list names. No name is looked up in a folder
-/// that is not trusted: its user can hold the folder's lock for ever.
+/// control list is not trusted, whichever user the list names. Nothing is looked up in a folder of
+/// a tenant, whose lock may be held.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
-    let enters = |folder: &Facts| folder.uid == 0 && (is_closed(folder, user) || is_sticky(folder));
-    walk::through(path, Rule::Change, &enters).is_ok_and(|reached| {
-        let end = reached.entry.map(|end| end.facts);
-        let end = end.filter(|end| end.kind() == FileType::Directory);
-        reached.steps.iter().all(|step| is_roots(step, user))
-            && end.is_none_or(|end| end.uid == 0 && is_closed(&end, user))
-    })
+    let is_roots = |folder: &Facts, entry: Option<&Facts>| is_roots(folder, entry, user);
+    let Ok(Some(reached)) = walk::to_while(path, Rule::Change, is_roots) else {
+        return false;
+    };
+    let end = reached.entry.map(|end| end.facts);
+    let folder = end.filter(|end| end.kind() == FileType::Directory);
+    folder.is_none_or(|folder| is_roots(&folder, None))
 }
 
 /// The owner of the folder `path`. Every link on the path must belong to root or the owner, so that
@@ -46,21 +46,15 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
 
 /// Whether only root controls a step of the path. A file of root in a folder like `/tmp` cannot be
 /// replaced by others (inode(7), "sticky").
-fn is_roots(step: &Step, user: &Identity) -> bool {
-    let folder = &step.folder;
-    let is_of_root = |entry: Facts| entry.uid == 0;
-    folder.uid == 0
-        && (is_closed(folder, user) || is_sticky(folder) && step.entry.is_some_and(is_of_root))
-}
-
-/// Whether only the owner of a folder may write to it.
-fn is_closed(folder: &Facts, user: &Identity) -> bool {
+fn is_roots(folder: &Facts, entry: Option<&Facts>, user: &Identity) -> bool {
+    if folder.uid != 0 {
+        return false;
+    }
     let group_writes = folder.mode & GROUP_WRITES != 0 && users::is_member(user, folder.gid);
-    folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list
-}
-
-fn is_sticky(folder: &Facts) -> bool {
-    folder.mode & STICKY != 0
+    if folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list {
+        return true;
+    }
+    folder.mode & STICKY != 0 && entry.is_some_and(|entry| entry.uid == 0)
 }
 
 #[cfg(test)]

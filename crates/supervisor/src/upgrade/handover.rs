@@ -21,6 +21,7 @@ use crate::fronts::{DrainingFront, Front, Fronts};
 use crate::jobs::{JobState, Jobs};
 use crate::limits::Moment;
 use crate::listen::{FileState, Listener, OwnFile};
+use crate::logging::log_openers::StuckOpener;
 use crate::logging::pool_access_logs::PoolAccessLogs;
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::terminal::Terminal;
@@ -70,6 +71,8 @@ pub struct HandoverState {
     /// By their paths.
     #[serde(default)]
     pool_access_logs: Vec<(PathBuf, RawFd)>,
+    #[serde(default)]
+    stuck_log_openers: Vec<StuckOpener>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -178,6 +181,8 @@ pub struct InheritedServer {
     pub certificates: Option<Certificates>,
     /// The access logs of pools and sites.
     pub pool_access_logs: PoolAccessLogs,
+    /// The processes that open logs and were late.
+    pub stuck_log_openers: Vec<StuckOpener>,
     pub fronts: Fronts,
     pub pools: Vec<RunningPool>,
     /// By the name of the pool.
@@ -244,6 +249,7 @@ impl HandoverState {
             access_log: plan.logs.access_log().map(AsRawFd::as_raw_fd),
             certificates: plan.certificates.as_ref().and_then(Certificates::left),
             pool_access_logs: plan.logs.pool_logs().descriptors(),
+            stuck_log_openers: plan.logs.openers().stuck().to_vec(),
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
@@ -364,6 +370,7 @@ impl HandoverState {
             access_log: access_log.map(File::from),
             certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
             pool_access_logs: PoolAccessLogs::inherited(pool_access_logs),
+            stuck_log_openers: self.stuck_log_openers,
             fronts: Fronts::new(front, draining),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,
