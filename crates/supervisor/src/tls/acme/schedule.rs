@@ -33,7 +33,8 @@ const LIMITED: (Duration, Duration) = (Duration::from_secs(3600), Duration::from
 const LIMITED_ALL: Duration = Duration::from_secs(60);
 
 /// First and longest wait after an order whose certificate is due for renewal at once: the clock is
-/// wrong, or the authority gives it little life. Further orders would use up the authority's limits.
+/// wrong, or the authority gives it little life. Further orders would use up the authority's
+/// limits.
 const DUE_AT_ISSUE: (Duration, Duration) =
     (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
