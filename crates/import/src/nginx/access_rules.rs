@@ -77,8 +77,7 @@ impl<'a> ServerImport<'_, 'a> {
         let literals: Vec<LiteralPath> =
             others.iter().filter_map(|one| one.matcher.literal()).collect();
         for location in locations {
-            let own: Vec<&Directive> = location.scope.own("deny").collect();
-            if own.first().is_some_and(|one| self.report.is_covered(&one.place, "deny")) {
+            if self.refused.iter().any(|one| std::ptr::eq(*one, location.directive)) {
                 continue;
             }
             let rule = what(&location.scope);
@@ -252,6 +251,7 @@ impl<'a> ServerImport<'_, 'a> {
 
     /// A location that refuses all requests, with the status of its `return`.
     pub(super) fn refusal(&mut self, location: &Location<'a>, back: &Directive, status: &str) {
+        self.refused.push(location.directive);
         let (here, why) = match status {
             "403" => (403, ""),
             "404" => (404, ""),

@@ -458,11 +458,11 @@ impl<'a> ServerImport<'_, 'a> {
         true
     }
 
-    /// `alias`, and a `root` of its own.
-    pub(super) fn folder(&mut self, location: &Location<'a>) {
+    /// `alias`, and a `root` of its own. Tells whether only scripts send its files.
+    pub(super) fn folder(&mut self, location: &Location<'a>) -> bool {
         let alias = location.scope.own("alias").next();
         let root = location.scope.own("root").next();
-        let Some(from) = alias.or(root) else { return };
+        let Some(from) = alias.or(root) else { return false };
         let folder = self.absolute(from.first());
         let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
             let is_inner = location.around.is_some();
@@ -474,14 +474,16 @@ impl<'a> ServerImport<'_, 'a> {
                     "only the paths below a prefix can have a folder of their own (`aliases`)",
                 ),
             }
-            return;
+            return false;
         };
         if folder == self.root && alias.is_none() || prefix.text == "/" {
-            return self.keep(from);
+            self.keep(from);
+            return false;
         }
         if folder.contains('$') {
             let why = "the folder is not fixed; write `aliases` of the site";
-            return self.report.left_out(&from.place, &from.shown(), why);
+            self.report.left_out(&from.place, &from.shown(), why);
+            return false;
         }
         let folder = match alias {
             Some(_) => folder,
@@ -492,7 +494,8 @@ impl<'a> ServerImport<'_, 'a> {
         if location.scope.own("internal").next().is_some() {
             self.site.settings.entry("sendfile_roots", &path, folder);
             location.scope.own("internal").for_each(|one| self.report.cover(one));
-            return self.keep(from);
+            self.keep(from);
+            return true;
         }
         self.site.settings.entry("aliases", &path, folder);
         let runs_php = location
@@ -506,14 +509,12 @@ impl<'a> ServerImport<'_, 'a> {
             self.site.settings.push("deny_php", item);
         }
         self.keep(from);
+        false
     }
 
     /// `internal` without a folder: clients get a 404.
     pub(super) fn internal(&mut self, location: &Location<'a>) {
         let Some(internal) = location.scope.own("internal").next() else { return };
-        if self.report.is_covered(&internal.place, "internal") {
-            return;
-        }
         if location.scope.own("fastcgi_pass").next().is_some()
             || matches!(location.matcher, Matcher::Named(_))
         {
