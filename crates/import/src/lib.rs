@@ -9,6 +9,7 @@ pub mod apache;
 pub mod caddy;
 pub mod file_draft;
 pub mod fpm;
+mod hidden_names;
 mod listen_addresses;
 pub mod nginx;
 mod prefix_complement;

@@ -5,6 +5,7 @@ use super::path_area::{MappedFolder, PathArea};
 use super::rewrite_chain::{CondTest, RewriteChain, chains, front_controller};
 use super::virtual_hosts::is_on;
 use crate::file_draft::Placed;
+use crate::hidden_names::are_hidden;
 use crate::regexes;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -429,11 +430,7 @@ fn ends_otherwise(chain: &RewriteChain<'_>) -> bool {
 
 /// Whether a rule refuses hidden files, which are never served anyway.
 fn is_of_hidden_files(chain: &RewriteChain<'_>) -> bool {
-    let pattern = chain.rule.first().trim_start_matches(['^', '/', '?']);
-    let pattern = pattern.trim_start_matches("(^|/)").trim_start_matches("(?:^|/)");
-    refusal(chain).is_some()
-        && pattern.trim_start_matches('/').starts_with("\\.")
-        && chain.conditions.is_empty()
+    refusal(chain).is_some() && are_hidden(chain.rule.first()) && chain.conditions.is_empty()
 }
 
 /// Whether a rule refuses TRACE and TRACK alone, which maitred does anyway.

@@ -16,6 +16,9 @@ mod rewrite_chain;
 mod served_hosts;
 mod virtual_hosts;
 
+#[cfg(test)]
+mod access_tests;
+
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
 use mod_php_pools::ModPhpPools;

@@ -1,0 +1,93 @@
+//! An imported virtual host never shows what Apache refuses, or its import says so.
+
+use super::*;
+
+/// The configuration of Apache.
+struct AccessConf(String);
+
+impl FileReader for AccessConf {
+    fn read(&self, path: &str) -> Result<String, String> {
+        match path {
+            "/apache2.conf" => Ok(self.0.clone()),
+            "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
+                               pm.max_children = 3\n"
+                .to_owned()),
+            _ => Err("there is none".to_owned()),
+        }
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        match pattern.contains('*') {
+            true => Vec::new(),
+            false => vec![pattern.to_owned()],
+        }
+    }
+
+    fn resolved(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// The import of a virtual host with the document root `/srv/site1` and these lines.
+fn of_host(lines: &str) -> Imported {
+    let conf = format!(
+        "LoadModule rewrite_module /m.so\nListen 80\n<VirtualHost *:80>\nServerName a.example\n\
+         DocumentRoot /srv/site1\n<Directory /srv/site1>\nRequire all granted\n</Directory>\n\
+         {lines}\n</VirtualHost>\n"
+    );
+    import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
+}
+
+/// Whether a path is denied to all clients.
+fn is_denied(imported: &Imported, path: &str) -> bool {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    config.sites[0].rules.deny.iter().any(|rule| {
+        rule.from.is_empty() && rule.except.is_empty() && rule.path.matches(path.as_bytes())
+    })
+}
+
+fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
+    let imported = of_host(lines);
+    let Imported { toml, report, .. } = &imported;
+    assert!(report.keeps_access(), "{lines}\n{report}");
+    for path in denied {
+        assert!(is_denied(&imported, path), "{lines}\n{path} is open:\n{toml}\n{report}");
+    }
+    for path in open {
+        assert!(!is_denied(&imported, path), "{lines}\n{path} is denied:\n{toml}\n{report}");
+    }
+}
+
+fn section(name: &str) -> String {
+    let end = name.split(' ').next().unwrap_or_default();
+    format!("<{name}>\nRequire all denied\n</{end}>")
+}
+
+fn rewrites(lines: &str) -> String {
+    format!("RewriteEngine on\n{lines}")
+}
+
+#[test]
+fn rules_that_are_not_of_hidden_files_alone_are_written() {
+    let cases = [
+        (rewrites(r"RewriteRule \.(sql|bak|inc|log)$ - [F]"), "/a/x.sql"),
+        (rewrites(r"RewriteRule (^|/)\.git|composer\.json$ - [F]"), "/composer.json"),
+        (section(r#"DirectoryMatch "/\.git|/vendor/""#), "/vendor/a"),
+        (section(r#"LocationMatch "/\.env|/composer\.json""#), "/composer.json"),
+        (section(r#"LocationMatch "\.inc$|\.phps$""#), "/a/x.inc"),
+        (section(r#"LocationMatch "/\.well-known/private""#), "/.well-known/private/a"),
+    ];
+    for (lines, denied) in cases {
+        expect_denied(&lines, &[denied], &["/a/index.html"]);
+    }
+    for lines in [section(r#"FilesMatch "^\.ht""#), section(r#"FilesMatch ".+\.phps$""#)] {
+        expect_denied(&lines, &[], &["/.htaccess", "/a.phps"]);
+    }
+}
+
+#[test]
+fn an_expression_with_no_counterpart_is_left_out_as_access() {
+    let imported = of_host(&section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#));
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
