@@ -91,3 +91,18 @@ fn an_expression_with_no_counterpart_is_left_out_as_access() {
     let imported = of_host(&section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#));
     assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
+
+#[test]
+fn conditions_with_or_deny_what_any_of_them_names() {
+    let paths = "RewriteCond %{REQUEST_URI} ^/private [OR]\n\
+                 RewriteCond %{REQUEST_URI} ^/internal\nRewriteRule ^ - [F]";
+    expect_denied(&rewrites(paths), &["/private/a", "/internal/a"], &["/a"]);
+    let plain = "RewriteCond %{HTTPS} off [OR]\nRewriteCond %{REQUEST_URI} ^/secret\n\
+                 RewriteRule ^ - [F]";
+    expect_denied(&rewrites(plain), &["/a", "/secret"], &[]);
+    let tls = format!("SSLEngine on\n{}", rewrites(plain));
+    assert!(!of_host(&tls).report.keeps_access(), "{}", of_host(&tls).report);
+    let mixed = "RewriteCond %{REQUEST_URI} ^/a [OR]\nRewriteCond %{HTTP_REFERER} x\n\
+                 RewriteRule ^ - [F]";
+    assert!(!of_host(&rewrites(mixed)).report.keeps_access());
+}

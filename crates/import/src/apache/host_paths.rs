@@ -310,7 +310,7 @@ impl<'a> HostImport<'_, 'a> {
         for test in &chain.tests {
             match test {
                 CondTest::Nothing => {}
-                CondTest::IsPlain if !self.has_tls => {}
+                CondTest::IsPlain | CondTest::IsPlainOrElse if !self.has_tls => {}
                 CondTest::IsPlain => {
                     // Never true at this host.
                     self.keep(rule);
@@ -389,7 +389,7 @@ impl<'a> HostImport<'_, 'a> {
         let patterns: Vec<_> = patterns.collect();
         let holds = |name: &String| {
             let mut all = patterns.iter();
-            all.any(|(pattern, is_negated)| pattern.is_match(name) != **is_negated)
+            all.all(|(pattern, is_negated)| pattern.is_match(name) != **is_negated)
         };
         let hosts = self.site.settings.value("hosts").unwrap_or_default();
         !hosts.contains("\"*\"") && !self.names.is_empty() && self.names.iter().all(holds)

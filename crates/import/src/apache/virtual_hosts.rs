@@ -274,16 +274,14 @@ impl<'a> HostsImport<'_, 'a> {
         let Some(status) = chain.redirect().filter(|_| chain.is_for_all()) else { return };
         let mut hosts = host.names.clone();
         let mut has_host = false;
-        for (test, line) in chain.tests.iter().zip(&chain.conditions) {
+        for test in &chain.tests {
             match test {
-                CondTest::IsPlain if !host.has_tls() => {}
+                CondTest::IsPlain | CondTest::IsPlainOrElse if !host.has_tls() => {}
                 CondTest::Path(text, true) if text.contains("well-known") => {}
                 CondTest::Host(text, is_negated) => {
                     has_host = true;
                     let Ok(pattern) = regex::Regex::new(text) else { return };
-                    let or = line.argument(2).to_ascii_uppercase().contains("OR");
-                    // The names of conditions with [OR] add up.
-                    if !or && chain.conditions.len() == 1 {
+                    if chain.tests.len() == 1 {
                         hosts.retain(|name| pattern.is_match(name) != *is_negated);
                     } else if *is_negated {
                         return;
