@@ -106,3 +106,21 @@ fn conditions_with_or_deny_what_any_of_them_names() {
                  RewriteRule ^ - [F]";
     assert!(!of_host(&rewrites(mixed)).report.keeps_access());
 }
+
+#[test]
+fn each_start_in_an_expression_is_that_of_a_name_or_of_a_folder() {
+    let drupal = r#"FilesMatch "\.(engine|inc)$|^(Entries.*|composer\.(json|lock)|web\.config)$""#;
+    let denied = ["/composer.lock", "/core/web.config", "/a/x.inc", "/Entries.a"];
+    expect_denied(&section(drupal), &denied, &["/xcomposer.lock", "/composer.lock.txt"]);
+    let in_folder =
+        |path: &str, rule: &str| format!("<Directory {path}>\n{}\n</Directory>", rewrites(rule));
+    let rule = r"RewriteRule \.bak$|^config/ - [F]";
+    let root = in_folder("/srv/site1", rule);
+    expect_denied(&root, &["/a/x.bak", "/config/a"], &["/a/config/a"]);
+    let inner = in_folder("/srv/site1/up", rule);
+    expect_denied(&inner, &["/up/x.bak", "/up/config/a"], &["/up/a/config/a", "/config/a"]);
+    let inner = in_folder("/srv/site1/up", r"RewriteRule (^|/)secret - [F]");
+    expect_denied(&inner, &["/up/secret", "/up/a/secret"], &["/up/asecret"]);
+    let all = in_folder("/srv/site1", "RewriteRule ^a/|^b/ - [F]");
+    expect_denied(&all, &["/a/x", "/b/x"], &["/x/a/"]);
+}

@@ -2,7 +2,9 @@
 
 use super::config_reader::ApacheConfig;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::regexes::without_starts;
 use crate::source_directive::Directive;
+use crate::values::alternatives;
 
 /// Paths of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,45 +191,52 @@ pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
     let text = section.arguments.last().map(String::as_str).unwrap_or_default();
     let is_regex = section.is("<FilesMatch") || section.first() == "~";
     let name = match is_regex {
-        true => file_expression(text),
+        true => file_expression(text.strip_prefix("(?i)").unwrap_or(text)),
         false => {
             let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
             format!("{text}$")
         }
     };
-    let starts = is_regex && !text.trim_start_matches("(?i)").starts_with('^');
-    let (flags, name) = match name.strip_prefix("(?i)") {
-        Some(rest) => ("(?i)", rest.to_owned()),
-        None => ("", name),
-    };
-    let any = if starts { "[^/]*" } else { "" };
+    let flags = if is_regex && text.starts_with("(?i)") { "(?i)" } else { "" };
     match around {
         PathArea::Below(prefix) if !prefix.is_empty() => {
-            PathArea::Regex(format!("{flags}^{}/(?:.*/)?{any}{name}", regex::escape(prefix)))
+            PathArea::Regex(format!("{flags}^{}/(?:.*/)?{name}", regex::escape(prefix)))
         }
         // A folder that a regular expression names: the file is in it, or below.
         PathArea::Regex(folder) if folder.starts_with('^') && flags.is_empty() => {
-            let has_alternatives = crate::values::alternatives(folder).len() > 1;
-            let folder = if has_alternatives { format!("(?:{folder})") } else { folder.clone() };
+            let folder = if alternatives(folder).len() > 1 {
+                format!("(?:{folder})")
+            } else {
+                folder.clone()
+            };
             let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
                 (Some(name), _) => format!("{name}/(?:.*/)?"),
                 (None, true) => format!("{folder}(?:.*/)?"),
                 (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
             };
-            PathArea::Regex(format!("{below}{any}{name}"))
+            PathArea::Regex(format!("{below}{name}"))
         }
-        _ => PathArea::Regex(format!("{flags}/{any}{name}")),
+        _ => PathArea::Regex(format!("{flags}/{name}")),
     }
 }
 
-/// An expression for the names of files, as one for the ends of paths: `.` does not match a slash,
-/// and what follows it is the rest of a name.
+/// An expression for the names of files, as one for the ends of paths that follow a slash.
 fn file_expression(text: &str) -> String {
-    let (flags, text) = match text.strip_prefix("(?i)") {
-        Some(rest) => ("(?i)", rest),
-        None => ("", text),
-    };
-    let text = text.strip_prefix('^').unwrap_or(text);
+    let from_start = within_name(&without_starts(text));
+    let is_one = alternatives(text).len() == 1;
+    if is_one && text.strip_prefix('^').is_some_and(|rest| without_starts(rest) == rest) {
+        return from_start;
+    }
+    // After other letters of the name, a `^` matches nothing.
+    let later = format!("[^/]*{}", within_name(text));
+    match without_starts(text) == text {
+        true => later,
+        false => format!("(?:{from_start}|{later})"),
+    }
+}
+
+/// `.` does not match a slash, and what follows the expression is the rest of a name.
+fn within_name(text: &str) -> String {
     let (mut out, mut is_escaped, mut in_class) = (String::new(), false, false);
     for letter in text.chars() {
         match letter {
@@ -247,11 +256,10 @@ fn file_expression(text: &str) -> String {
         }
         out.push(letter);
     }
-    let has_alternatives = crate::values::alternatives(&out).len() > 1;
-    let out = if has_alternatives { format!("(?:{out})") } else { out };
+    let out = if alternatives(&out).len() > 1 { format!("(?:{out})") } else { out };
     match out.ends_with('$') {
-        true => format!("{flags}{out}"),
-        false => format!("{flags}{out}[^/]*$"),
+        true => out,
+        false => format!("{out}[^/]*$"),
     }
 }
 
@@ -280,11 +288,31 @@ mod tests {
             ("<FilesMatch .+\\.ph(?:ar|p|tml)$", "/a/.php", false),
             ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/x.sql", true),
             ("<FilesMatch (?i)\\.SQL$", "/a/x.sql", true),
+            ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/#x#", true),
+            ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/b#x#", false),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/composer.json", true),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/a/x.inc", true),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/xcomposer.json", false),
+            ("<FilesMatch ^wp-config|~$", "/a/x.php~", true),
+            ("<FilesMatch ^wp-config|~$", "/wp-config.bak", true),
+            ("<FilesMatch ^wp-config|~$", "/wp-config/a", false),
+            ("<FilesMatch (?i)^A|\\Ab", "/bc", true),
             ("<Files *.inc", "/b/x.inc", true),
         ];
         for (text, path, matches) in cases {
             let area = of_files(&section(text), &PathArea::all());
             assert_eq!(area.has(path), matches, "{text} {path} {area:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_a_folder_begin_after_a_slash() {
+        let around = PathArea::Below("/up".to_owned());
+        let area = of_files(&section("<FilesMatch ^a|\\.inc$"), &around);
+        for (path, has) in
+            [("/up/ab", true), ("/up/x/a", true), ("/up/x.inc", true), ("/upa", false)]
+        {
+            assert_eq!(area.has(path), has, "{path} {area:?}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! `RewriteRule` with its conditions, in maitred's words.
 
+use crate::regexes::without_starts;
 use crate::source_directive::Directive;
+use crate::values::alternatives;
 
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,17 +90,37 @@ impl RewriteChain<'_> {
             return Err(format!("`{pattern}` is negated"));
         }
         let flags = if self.flag(&["NC", "NOCASE"]).is_some() { "(?i)" } else { "" };
-        let pattern = match pattern.strip_prefix('^').filter(|_| is_in_folder) {
-            Some(rest) => {
-                let rest = rest.strip_prefix("/?").unwrap_or(rest);
-                let has_alternatives = crate::values::alternatives(rest).len() > 1;
-                let rest = if has_alternatives { format!("(?:{rest})") } else { rest.to_owned() };
-                format!("^{}/{rest}", regex::escape(base))
-            }
-            None if base.is_empty() => pattern.to_owned(),
-            None => format!("^{}/.*?(?:{pattern})", regex::escape(base)),
+        let pattern = match is_in_folder {
+            true => self.below(base, pattern)?,
+            false => pattern.to_owned(),
         };
         Ok(format!("{flags}{pattern}"))
+    }
+
+    /// An expression for what follows the folder in a path, as one for the path.
+    fn below(&self, base: &str, pattern: &str) -> Result<String, String> {
+        let folder = format!("^{}/", regex::escape(base));
+        let has_start = |text: &str| without_starts(text) != text;
+        if let Some(rest) = pattern.strip_prefix('^')
+            && alternatives(rest).len() == 1
+            && !has_start(rest)
+        {
+            return Ok(format!("{folder}{}", rest.strip_prefix("/?").unwrap_or(rest)));
+        }
+        let is_by_slash =
+            |text: &str| !has_start(&text.replace("(^|/)", "").replace("(?:^|/)", ""));
+        if base.is_empty() && is_by_slash(pattern) {
+            return Ok(pattern.to_owned());
+        }
+        if !has_start(pattern) {
+            return Ok(format!("{folder}.*?(?:{pattern})"));
+        }
+        // Its groups are there twice.
+        if self.rule.argument(1).contains('$') {
+            return Err(format!("`^` in `{pattern}` has no counterpart"));
+        }
+        let from_start = without_starts(pattern);
+        Ok(format!("{folder}(?:(?:{from_start})|.+?(?:{pattern}))"))
     }
 
     /// The target in maitred's words. `base` is the prefix of relative paths.
