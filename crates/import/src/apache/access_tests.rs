@@ -88,7 +88,9 @@ fn rules_that_are_not_of_hidden_files_alone_are_written() {
 
 #[test]
 fn an_expression_with_no_counterpart_is_left_out_as_access() {
-    let imported = of_host(&section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#));
+    let lines = section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#);
+    expect_denied(&lines, &["/vendor/a"], &["/a"]);
+    let imported = of_host(&section(r#"LocationMatch "^/(?!open)""#));
     assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
 
@@ -123,4 +125,32 @@ fn each_start_in_an_expression_is_that_of_a_name_or_of_a_folder() {
     expect_denied(&inner, &["/up/secret", "/up/a/secret"], &["/up/asecret"]);
     let all = in_folder("/srv/site1", "RewriteRule ^a/|^b/ - [F]");
     expect_denied(&all, &["/a/x", "/b/x"], &["/x/a/"]);
+}
+
+#[test]
+fn sections_with_shell_patterns_and_expressions_deny_what_they_name() {
+    let cases = [
+        (r#"DirectoryMatch "^/srv/[^/]+/private""#, "/private/a", "/a/private"),
+        (r#"DirectoryMatch "/srv/site1/private""#, "/private/a", "/a/private"),
+        (r#"Directory "/srv/site1/[a-z]*/private""#, "/ab/private/c", "/1/private"),
+        (r#"Directory "/srv/site1/x[0-9]""#, "/x7/a", "/xa/a"),
+        (r#"Location "/secret[0-9]""#, "/secret7", "/secrets"),
+        (r#"Files "*.[Ii][Nn][Cc]""#, "/a/x.InC", "/a/x.ind"),
+    ];
+    for (name, denied, open) in cases {
+        expect_denied(&section(name), &[denied], &[open]);
+    }
+}
+
+#[test]
+fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
+    let of = |line: &str| {
+        let lines = format!("<DirectoryMatch \"^/srv(/a)?/site1/b\">\n{line}\n</DirectoryMatch>");
+        of_host(&lines).report
+    };
+    for line in ["Require all denied", "php_admin_flag engine off", "Require ip 192.0.2.1"] {
+        assert!(!of(line).keeps_access(), "{line}\n{}", of(line));
+    }
+    assert!(of("Require all granted").keeps_access(), "{}", of("Require all granted"));
+    expect_denied(&section(r#"DirectoryMatch "^/home/.*/private""#), &[], &["/private"]);
 }

@@ -1,6 +1,7 @@
 //! Apache's configuration as a `maitred.toml`.
 
 pub mod config_reader;
+mod folder_regex;
 mod host_access;
 mod host_import;
 mod host_paths;

@@ -62,6 +62,14 @@ pub(super) fn is_requirement(directive: &Directive) -> bool {
     directive.is("Require") || container(directive).is_some()
 }
 
+/// Whether a section does nothing but to let all clients in.
+pub(super) fn only_lets_in(section: &Directive) -> bool {
+    let all: Vec<&Directive> = section.block.iter().collect();
+    let rules = [of_require(&all), of_order(&all)];
+    all.iter().all(|one| is_requirement(one) || is_compat(one))
+        && rules.iter().flatten().all(AccessRule::is_open)
+}
+
 /// The rule of the requirements in a section; none without any.
 pub(super) fn of_require(directives: &[&Directive]) -> Option<AccessRule> {
     let found: Vec<&Directive> =
