@@ -31,7 +31,7 @@ impl FileReader for AccessConf {
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
 fn of_host(lines: &str) -> Imported {
     let conf = format!(
-        "LoadModule rewrite_module /m.so\nListen 80\n<VirtualHost *:80>\nServerName a.example\n\
+        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\n\
          DocumentRoot /srv/site1\n<Directory /srv/site1>\nRequire all granted\n</Directory>\n\
          {lines}\n</VirtualHost>\n"
     );
@@ -153,4 +153,19 @@ fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
     }
     assert!(of("Require all granted").keeps_access(), "{}", of("Require all granted"));
     expect_denied(&section(r#"DirectoryMatch "^/home/.*/private""#), &[], &["/private"]);
+}
+
+#[test]
+fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
+    let of = |plain: &str| {
+        let tls = "</VirtualHost>\n<VirtualHost *:443>\nServerName a.example\n\
+                   DocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+                   SSLVerifyClient require\nSSLCACertificateFile /ca.pem";
+        of_host(&format!("{plain}\n{tls}"))
+    };
+    let open = of("");
+    assert!(!open.report.keeps_access(), "{}\n{}", open.report, open.toml);
+    assert!(open.toml.contains("client_certificates = \"required\""), "{}", open.toml);
+    let redirected = of("Redirect permanent / https://a.example/");
+    assert!(redirected.report.keeps_access(), "{}\n{}", redirected.report, redirected.toml);
 }

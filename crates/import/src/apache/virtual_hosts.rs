@@ -345,7 +345,11 @@ impl<'a> HostsImport<'_, 'a> {
                 self.report.kept(&versions.place, &versions.shown());
             }
         }
+        self.redirect_to_https(hosts, file);
         self.client_certificates(hosts, file);
+    }
+
+    fn redirect_to_https(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
         let redirects = hosts.iter().find_map(|one| Some((one, one.to_https?)));
         let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
         let is_plain = |one: &&VirtualHost<'_>| {
@@ -428,6 +432,13 @@ impl<'a> HostsImport<'_, 'a> {
         file.tls.set("client_certificates", Placed::new(toml_text::string(how), place));
         let authority = toml_text::string(&self.config.absolute(authority));
         file.tls.set("client_ca", Placed::new(authority, place));
+        let is_plain = hosts.iter().flat_map(|one| &one.listens).any(|one| !one.is_tls);
+        let verify = self.of_host(first, "SSLVerifyClient");
+        if let Some(line) = verify.filter(|_| is_plain && file.tls.value("redirect").is_none()) {
+            let why = "every site is served over plain HTTP as well, without a certificate: set \
+                       `redirect` in [tls], or leave out `listen`";
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
     }
 
     /// The last directive of a virtual host, or of the server.
