@@ -34,6 +34,12 @@ pub trait FileReader {
     /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
     fn glob(&self, pattern: &str) -> Vec<String>;
 
+    /// The files of a name in a folder and below it, sorted; nothing if not all of it
+    /// can be looked at. By default there are none.
+    fn below(&self, _folder: &str, _name: &str) -> Option<Vec<String>> {
+        Some(Vec::new())
+    }
+
     /// The path with all links resolved, if it exists.
     fn resolved(&self, path: &str) -> Option<String>;
 }

@@ -348,7 +348,12 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
                 continue;
             };
-            let mut found = self.files.glob(&format!("{folder}/**/.htaccess"));
+            let Some(mut found) = self.files.below(&folder, ".htaccess") else {
+                let why = "its folders are too many, too deep, or not readable: `.htaccess` files \
+                           in them have no effect here, so write their rules by hand";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+                continue;
+            };
             let count = found.len();
             found.retain(|file| !self.written_for(file, &folder, &section.area));
             match found.first() {
