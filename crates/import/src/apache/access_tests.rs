@@ -169,3 +169,12 @@ fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
     let redirected = of("Redirect permanent / https://a.example/");
     assert!(redirected.report.keeps_access(), "{}\n{}", redirected.report, redirected.toml);
 }
+
+#[test]
+fn the_source_of_cgi_programs_is_denied() {
+    let add = "AddHandler cgi-script .pl cgi";
+    expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
+    expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
+    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
+    expect_denied(set, &["/run/a"], &["/runs"]);
+}
