@@ -141,7 +141,7 @@ fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
 }
 
 #[test]
-fn client_certificates_that_plain_http_does_without_are_told() {
+fn client_certificates_that_plain_http_does_without_get_a_warning() {
     let folder = Folder::new();
     let told = |top: &str, setting: &str| {
         let text = format!(

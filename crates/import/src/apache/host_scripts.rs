@@ -66,7 +66,7 @@ impl<'a> HostImport<'_, 'a> {
         self.engines();
     }
 
-    /// CGI programs: their source is not sent. That of PHP never is.
+    /// The source of CGI programs is not sent, and that of PHP never is.
     fn programs(&mut self) {
         for section in self.sections.clone() {
             for line in &section.directives {

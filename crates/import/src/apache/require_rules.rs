@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_in_one_another_let_nobody_in_whom_apache_refuses() {
+    fn containers_in_one_another_are_never_laxer_than_in_apache() {
         let of = |address: &str, users: &str| {
             within("<RequireAll", vec![line(&format!("Require ip {address}")), line(users)])
         };

@@ -12,8 +12,8 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DEPTH: usize = 20;
 
 /// The files of a name in a folder and below it, sorted. Nothing if a folder cannot be read, or if
-/// there is more to look at than the limits: folders that links lead to are folders as well, since URLs lead there, and two links
-/// to their own folder make paths without end.
+/// there is more to look at than the limits: folders that links lead to are folders as well, since
+/// URLs lead there, and two links to their own folder make paths without end.
 pub fn below(folder: &Path, name: &str) -> Option<Vec<String>> {
     let mut waiting: VecDeque<(PathBuf, usize)> = VecDeque::from([(folder.to_owned(), 0)]);
     let (mut found, mut entries) = (Vec::new(), 0);
