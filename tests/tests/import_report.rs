@@ -135,6 +135,21 @@ fn alternatives_without_look_around_are_kept_and_the_others_named() {
 }
 
 #[test]
+fn locations_that_include_one_file_all_get_what_it_says() {
+    let folder = public_folder();
+    let snippet = folder.path().join("login.conf");
+    fs::write(&snippet, "rewrite ^ https://login.example/ redirect;\n").expect("it can be written");
+    let location = |path: &str| format!("location {path} {{ include {}; }}\n", snippet.display());
+    let http = format!("server {{ root /srv;\n{}{}}}", location("/a/"), location("/b/"));
+    let (code, report, toml) = report_of(&http);
+    assert_eq!(code, Some(0), "{report}");
+    for path in ["/a/*", "/b/*"] {
+        let from = format!("from = \"{path}\", to = \"https://login.example/");
+        assert!(toml.contains(&from), "{path}\n{toml}");
+    }
+}
+
+#[test]
 fn servers_that_include_one_file_both_get_what_it_says() {
     let folder = public_folder();
     let snippet = folder.path().join("php.conf");

@@ -58,6 +58,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "the script runs for all paths, while files that exist are served here: \
                        check that the document root has none that must not be seen";
             self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
+            self.front_rewrite = Some(rewrite);
             self.fallback(rewrite, rewrite.argument(1), locations);
             return;
         }
@@ -143,9 +144,9 @@ impl<'a> ServerImport<'_, 'a> {
     pub(super) fn rewrites(&mut self, scope: &Scope<'a>, location: Option<&Location<'a>>) -> bool {
         for directive in scope.directives() {
             match directive.name.as_str() {
-                "rewrite" if !self.report.is_covered(&directive.place, "rewrite") => {
-                    self.rewrite(directive, location);
+                "rewrite" if self.front_rewrite.is_some_and(|one| std::ptr::eq(one, directive)) => {
                 }
+                "rewrite" => self.rewrite(directive, location),
                 "if" => self.condition(directive, location),
                 "return" => {
                     self.return_status(directive, location);

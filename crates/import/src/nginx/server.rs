@@ -56,6 +56,8 @@ pub(super) struct ServerImport<'w, 'a> {
     /// Locations that refuse all requests. A place would not tell two of them apart that include
     /// the same file.
     pub(super) refused: Vec<&'a Directive>,
+    /// The rewrite of location `/` that the front controller stands for.
+    pub(super) front_rewrite: Option<&'a Directive>,
     /// Some scripts that run.
     pub(super) scripts: Vec<String>,
     /// The first location with a regular expression that serves something: it precedes prefixes.
@@ -98,6 +100,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             literals: Vec::new(),
             not_redirected: Vec::new(),
             refused: Vec::new(),
+            front_rewrite: None,
             scripts: Vec::new(),
             first_regex: None,
             regexes: Vec::new(),
