@@ -2,6 +2,7 @@
 
 use maitred_tests::http::Request;
 use maitred_tests::imported::{Both, Case};
+use maitred_tests::server::{public_folder, write_file};
 
 /// Locations, and what they say about access.
 const LOCATIONS: [&str; 14] = [
@@ -20,7 +21,7 @@ const LOCATIONS: [&str; 14] = [
     "/",
     "~* /b/.*\\.php$",
 ];
-const ACCESS: [&str; 12] = [
+const ACCESS: [&str; 15] = [
     "deny all;",
     "allow 127.0.0.1; deny all;",
     "allow 192.0.2.1; deny all;",
@@ -29,6 +30,9 @@ const ACCESS: [&str; 12] = [
     "allow all;",
     "auth_basic x; auth_basic_user_file HERE/users;",
     "auth_basic off;",
+    "include SHARED/lan.conf;",
+    "include SHARED/far.conf;",
+    "allow 127.0.0.1; deny all; auth_basic x; auth_basic_user_file HERE/users;",
     "return 403;",
     "return 404;",
     "internal;",
@@ -39,7 +43,7 @@ const ACCESS: [&str; 12] = [
 fn random_server(random: &mut fastrand::Rng, index: usize) -> String {
     let mut lines = format!("server {{ listen LISTEN; server_name s{index}.example; root ROOT;\n");
     if random.u8(..3) == 0 {
-        lines += random.choice(&ACCESS[..7]).expect("there are some");
+        lines += random.choice(&ACCESS[..10]).expect("there are some");
     }
     let mut used: Vec<&str> = Vec::new();
     for _ in 0..random.usize(1..6) {
@@ -68,6 +72,9 @@ fn random_server(random: &mut fastrand::Rng, index: usize) -> String {
 #[test]
 fn a_random_configuration_never_shows_what_nginx_does_not() {
     const SERVERS: usize = 120;
+    let shared = public_folder();
+    write_file(shared.path(), "lan.conf", b"allow 127.0.0.0/8; deny all;\n");
+    write_file(shared.path(), "far.conf", b"allow 192.0.2.0/24; deny all;\n");
     let mut random = fastrand::Rng::with_seed(29);
     let servers: Vec<String> =
         (0..SERVERS).map(|index| random_server(&mut random, index)).collect();
@@ -77,7 +84,7 @@ fn a_random_configuration_never_shows_what_nginx_does_not() {
     }
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let both = Both::start(&Case {
-        http: &servers.concat(),
+        http: &servers.concat().replace("SHARED", &shared.path().display().to_string()),
         server: "server_name other.example; root ROOT;",
         files: &files,
     });

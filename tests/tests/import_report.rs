@@ -123,13 +123,30 @@ fn what_a_site_has_to_know_about_its_front_controller_and_its_pool_is_reported()
 #[test]
 fn alternatives_without_look_around_are_kept_and_the_others_named() {
     let http = "server { root /srv;\nlocation ~ /(config|a(?!b)|store) { deny all; }\n\
-                location ~ \\.sql$|/(\\.(?!well-known).*) { deny all; return 404; }\n}";
+                location ~ \\.sql$|/(\\.(?!well-known).*) { deny all; return 404; }\n\
+                location ~ /(\\.(?!well-known)|composer\\.json|vendor/) { deny all; }\n}";
     let (code, report, toml) = report_of(http);
     assert_eq!(code, Some(3), "{report}");
     assert!(report.contains("look-around of `a(?!b)` has no counterpart"), "{report}");
     assert!(toml.contains("~/(?:config|store)"), "{toml}");
     assert!(toml.contains(r"~(?:\.sql$)', status = 404"), "{toml}");
+    assert!(toml.contains(r"~/(?:composer\.json|vendor/)"), "{toml}");
     assert!(!report.contains("well-known"), "{report}");
+}
+
+#[test]
+fn locations_that_include_one_file_all_get_what_it_says() {
+    let folder = public_folder();
+    let snippet = folder.path().join("login.conf");
+    fs::write(&snippet, "rewrite ^ https://login.example/ redirect;\n").expect("it can be written");
+    let location = |path: &str| format!("location {path} {{ include {}; }}\n", snippet.display());
+    let http = format!("server {{ root /srv;\n{}{}}}", location("/a/"), location("/b/"));
+    let (code, report, toml) = report_of(&http);
+    assert_eq!(code, Some(0), "{report}");
+    for path in ["/a/*", "/b/*"] {
+        let from = format!("from = \"{path}\", to = \"https://login.example/");
+        assert!(toml.contains(&from), "{path}\n{toml}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod apache;
 pub mod caddy;
 pub mod file_draft;
 pub mod fpm;
+mod hidden_names;
 mod listen_addresses;
 pub mod nginx;
 mod prefix_complement;
@@ -32,6 +33,12 @@ pub trait FileReader {
 
     /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
     fn glob(&self, pattern: &str) -> Vec<String>;
+
+    /// The files of a name in a folder and below it, sorted; nothing if not all of it
+    /// can be looked at. By default there are none.
+    fn below(&self, _folder: &str, _name: &str) -> Option<Vec<String>> {
+        Some(Vec::new())
+    }
 
     /// The path with all links resolved, if it exists.
     fn resolved(&self, path: &str) -> Option<String>;

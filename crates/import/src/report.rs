@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
+use maitred_text::humanize::printable_pattern;
+
 use crate::source_directive::Directive;
 
 /// The place of a directive.
@@ -130,7 +132,8 @@ impl ImportReport {
         }
         writeln!(out, "{title} ({}):", found.len())?;
         for finding in found {
-            writeln!(out, "  {}: {}: {}", finding.place, finding.what, finding.why)?;
+            let line = format!("{}: {}: {}", finding.place, finding.what, finding.why);
+            writeln!(out, "  {}", printable_pattern(&line))?;
         }
         Ok(())
     }
@@ -149,11 +152,26 @@ impl fmt::Display for ImportReport {
         });
         let names: Vec<String> = names.collect();
         if !names.is_empty() {
-            writeln!(out, "Kept: {}", names.join(", "))?;
+            writeln!(out, "Kept: {}", printable_pattern(&names.join(", ")))?;
         }
         self.section(out, "Changed", Outcome::Changed)?;
         self.section(out, "Left out", Outcome::LeftOut)?;
         let title = "Left out, and decides who may see what";
         self.section(out, title, Outcome::LeftOutAccess)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_control_characters_writes_nothing_to_a_terminal() {
+        let place = SourceLine { file: "/srv/\u{1b}]0;x".into(), line: 1, word: 0 };
+        let mut report = ImportReport::default();
+        report.left_out(&place, "Alias /a /b", "the folder\n\u{1b}[2J has `\\d`");
+        let shown = report.to_string();
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(!shown.contains('\u{1b}') && shown.contains("`\\d`"), "{shown}");
     }
 }

@@ -62,6 +62,8 @@ pub fn size(text: &str) -> Option<String> {
 /// The alternatives of a regular expression, at its top.
 pub fn alternatives(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut is_escaped) = (0_i32, 0, false);
+    // Where the letters of a class begin: a `]` there is one of them.
+    let mut class: Option<usize> = None;
     let mut found = Vec::new();
     for (at, letter) in text.char_indices() {
         match letter {
@@ -70,8 +72,12 @@ pub fn alternatives(text: &str) -> Vec<&str> {
                 continue;
             }
             '\\' => is_escaped = true,
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth -= 1,
+            '^' if class == Some(at) => class = Some(at + 1),
+            ']' if class.is_some_and(|start| at > start) => class = None,
+            _ if class.is_some() => {}
+            '[' => class = Some(at + 1),
+            '(' => depth += 1,
+            ')' => depth -= 1,
             '|' if depth == 0 => {
                 found.push(&text[start..at]);
                 start = at + 1;
@@ -99,5 +105,6 @@ mod tests {
     #[test]
     fn alternatives_within_groups_stay_together() {
         assert_eq!(alternatives(r"\.(php|sh)$|^/\.git"), [r"\.(php|sh)$", r"^/\.git"]);
+        assert_eq!(alternatives("[(|]a|[^])]b|[]|]"), ["[(|]a", "[^])]b", "[]|]"]);
     }
 }

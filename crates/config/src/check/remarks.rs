@@ -8,6 +8,7 @@ use crate::model::config::Config;
 use crate::model::listener::Address;
 use crate::model::mode::Mode;
 use crate::model::pool::Pool;
+use crate::model::tls::ClientCertificates;
 
 /// A setting of pools that has an effect in some modes only.
 struct ModeSetting {
@@ -66,12 +67,26 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
             remarks.extend(of_open_listener(pool, settings));
         }
     }
+    remarks.extend(of_client_certificates(table, config));
     let sites = table.get("sites");
     let sites = sites.and_then(|sites| sites.get_ref().as_array());
     let tables = sites.into_iter().flat_map(|sites| sites.iter());
     let tables = tables.filter_map(|site| site.get_ref().as_table());
     remarks.extend(tables.filter_map(of_cookies));
     remarks
+}
+
+/// Client certificates that plain HTTP does without.
+fn of_client_certificates(table: &DeTable<'_>, config: &Config) -> Option<Fault> {
+    let tls = config.tls.as_ref()?;
+    let is_required = tls.client_certificates == ClientCertificates::Required;
+    let is_open = is_required && !config.listen.is_empty() && tls.redirect.is_none();
+    let settings = table.get("tls")?.get_ref().as_table()?;
+    let value = settings.get("client_certificates").filter(|_| is_open)?;
+    let sentence = "`client_certificates` is \"required\", and plain HTTP (`listen` at the top of \
+                    the file) serves the same sites without one; set `redirect`, or leave out \
+                    that `listen`";
+    Some(Fault::new(value.span(), sentence))
 }
 
 /// A site that caches pages by `valid`, without the cookie of logged-in users.

@@ -140,6 +140,28 @@ fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
     assert_eq!(told("listen = \"/run/shop.sock\""), Vec::<String>::new());
 }
 
+#[test]
+fn client_certificates_that_plain_http_does_without_get_a_warning() {
+    let folder = Folder::new();
+    let told = |top: &str, setting: &str| {
+        let text = format!(
+            "{top}\n[tls]\nclient_certificates = \"required\"\nclient_ca = \"site.pem\"\n\
+             certificates = {{ cert = \"site.pem\", key = \"site.key\" }}\n{setting}\n\
+             [[sites]]\nroot = \"public\"\n"
+        );
+        let told = remarks(&folder, &text);
+        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let open = told("listen = \":80\"", "");
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert!(
+        open[0].starts_with("maitred.toml:3:23: `client_certificates` is \"required\""),
+        "{open:?}"
+    );
+    assert_eq!(told("listen = \":80\"", "redirect = 301"), Vec::<String>::new());
+    assert_eq!(told("", ""), Vec::<String>::new());
+}
+
 /// All files with this ending below a directory of the project.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {

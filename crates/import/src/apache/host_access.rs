@@ -6,9 +6,12 @@ use super::require_rules::{
     AccessRule, AllowedUsers, is_compat, is_requirement, of_order, of_require,
 };
 use crate::file_draft::Placed;
+use crate::hidden_names::are_hidden;
+use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::user_files;
+use crate::values::alternatives;
 
 /// A rule of a section.
 struct SectionRule<'a> {
@@ -84,6 +87,11 @@ impl<'a> HostImport<'_, 'a> {
             self.report.access_left_out(&line.place, &line.shown(), &why.replace("; ;", ";"));
         }
         for pattern in area.patterns_without(others) {
+            if let Err(why) = check_regex(&pattern) {
+                let why = format!("{why}; write the rule in the site");
+                self.report.access_left_out(&line.place, &line.shown(), &why);
+                continue;
+            }
             let path = toml_text::string(&pattern);
             if rule.is_closed {
                 self.push("deny", line, path);
@@ -229,15 +237,13 @@ fn rules<'a>(
 
 /// Whether an area is of hidden files, as `<FilesMatch "^\.ht">` and `<DirectoryMatch "/\.">`.
 fn is_hidden(area: &PathArea) -> bool {
-    let PathArea::Regex(text) = area else { return false };
-    let rest = text.trim_start_matches("(?i)").trim_start_matches('^');
-    rest.starts_with("/\\.") && !rest[3..].starts_with("ph") && !rest[3..].starts_with('*')
+    matches!(area, PathArea::Regex(text) if are_hidden(text))
 }
 
 /// Whether an area is of PHP source, as Debian's `<FilesMatch ".+\.phps$">`.
 fn is_source(area: &PathArea) -> bool {
     let PathArea::Regex(text) = area else { return false };
-    text.ends_with("\\.phps$") || text == "/\\.ph(?:ar|p|ps|tml)$"
+    alternatives(text).iter().all(|part| part.ends_with("\\.phps$"))
 }
 
 /// Whether two areas may have paths in common.

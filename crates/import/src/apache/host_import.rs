@@ -2,7 +2,8 @@
 
 use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
-use super::path_area::{self, MappedFolder, PathArea};
+use super::path_area::{self, MappedFolder, PathArea, is_shell_pattern};
+use super::require_rules;
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
 use crate::file_draft::{Placed, SiteDraft};
@@ -178,7 +179,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         folders.sort_by_key(|(depth, _)| *depth);
         let (mut of_files, mut of_aliases) = (Vec::new(), Vec::new());
         for section in folders.into_iter().map(|(_, section)| section).chain(regexes) {
-            for area in path_area::of_directory(section, self.config, &self.mapped) {
+            for area in self.areas_of(section) {
                 for inner in section.block.iter().filter(|one| is_files(one)) {
                     of_files.push((path_area::of_files(inner, &area), inner));
                 }
@@ -203,6 +204,19 @@ impl<'w, 'a> HostImport<'w, 'a> {
             sections.push(area_section(area, section, false));
         }
         self.sections = sections;
+    }
+
+    /// The paths of a section of folders. Where they are not clear, a section that does more than
+    /// to let all clients in is left out as access.
+    fn areas_of(&mut self, section: &'a Directive) -> Vec<PathArea> {
+        let areas = path_area::of_directory(section, self.config, &self.mapped);
+        areas.unwrap_or_else(|why| {
+            if !require_rules::only_lets_in(section) {
+                self.report.access_left_out(&section.place, &section.shown(), &why);
+                self.report.cover(section);
+            }
+            Vec::new()
+        })
     }
 
     /// The sections whose last directive of this name decides for the whole site.
@@ -328,10 +342,17 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
                 continue;
             }
-            let folder = self.folder_of(&section.area).unwrap_or_default();
-            let mut found = match folder.is_empty() {
-                true => Vec::new(),
-                false => self.files.glob(&format!("{folder}/**/.htaccess")),
+            let Some(folder) = self.folder_of(&section.area) else {
+                let why = "`.htaccess` files in these folders have no effect here: write their \
+                           rules by hand";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+                continue;
+            };
+            let Some(mut found) = self.files.below(&folder, ".htaccess") else {
+                let why = "its folders are too many, too deep, or not readable: `.htaccess` files \
+                           in them have no effect here, so write their rules by hand";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+                continue;
             };
             let count = found.len();
             found.retain(|file| !self.written_for(file, &folder, &section.area));
@@ -401,7 +422,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             let folder = section.section.map(Directive::first).unwrap_or_default();
             let folder = folder.trim_end_matches('/').to_owned();
             let is_on = !line.first().eq_ignore_ascii_case("none");
-            if !is_on || folder.contains(['*', '?']) || folder == self.root {
+            if !is_on || is_shell_pattern(&folder) || folder == self.root {
                 continue;
             }
             let mut around = self.root.as_str();

@@ -5,6 +5,7 @@ use super::path_area::{MappedFolder, PathArea};
 use super::rewrite_chain::{CondTest, RewriteChain, chains, front_controller};
 use super::virtual_hosts::is_on;
 use crate::file_draft::Placed;
+use crate::hidden_names::are_hidden;
 use crate::regexes;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -309,7 +310,7 @@ impl<'a> HostImport<'_, 'a> {
         for test in &chain.tests {
             match test {
                 CondTest::Nothing => {}
-                CondTest::IsPlain if !self.has_tls => {}
+                CondTest::IsPlain | CondTest::IsPlainOrElse if !self.has_tls => {}
                 CondTest::IsPlain => {
                     // Never true at this host.
                     self.keep(rule);
@@ -388,7 +389,7 @@ impl<'a> HostImport<'_, 'a> {
         let patterns: Vec<_> = patterns.collect();
         let holds = |name: &String| {
             let mut all = patterns.iter();
-            all.any(|(pattern, is_negated)| pattern.is_match(name) != **is_negated)
+            all.all(|(pattern, is_negated)| pattern.is_match(name) != **is_negated)
         };
         let hosts = self.site.settings.value("hosts").unwrap_or_default();
         !hosts.contains("\"*\"") && !self.names.is_empty() && self.names.iter().all(holds)
@@ -429,11 +430,7 @@ fn ends_otherwise(chain: &RewriteChain<'_>) -> bool {
 
 /// Whether a rule refuses hidden files, which are never served anyway.
 fn is_of_hidden_files(chain: &RewriteChain<'_>) -> bool {
-    let pattern = chain.rule.first().trim_start_matches(['^', '/', '?']);
-    let pattern = pattern.trim_start_matches("(^|/)").trim_start_matches("(?:^|/)");
-    refusal(chain).is_some()
-        && pattern.trim_start_matches('/').starts_with("\\.")
-        && chain.conditions.is_empty()
+    refusal(chain).is_some() && are_hidden(chain.rule.first()) && chain.conditions.is_empty()
 }
 
 /// Whether a rule refuses TRACE and TRACK alone, which maitred does anyway.

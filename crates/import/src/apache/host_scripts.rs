@@ -8,6 +8,10 @@ use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
 use crate::toml_text;
 
+/// Handlers that run a file as a program.
+const CGI_HANDLERS: [&str; 6] =
+    ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
+
 /// A script that no configuration names.
 const ANY_SCRIPT: &str = "/zz9/zz9.php";
 
@@ -58,7 +62,29 @@ impl<'a> HostImport<'_, 'a> {
             self.pools_of_folders(&settings);
         }
         self.other_handlers(&handlers);
+        self.programs();
         self.engines();
+    }
+
+    /// The source of CGI programs is not sent, and that of PHP never is.
+    fn programs(&mut self) {
+        for section in self.sections.clone() {
+            for line in &section.directives {
+                let handler = line.first().to_ascii_lowercase();
+                let area = match line.name.to_ascii_lowercase().as_str() {
+                    _ if !CGI_HANDLERS.contains(&handler.as_str()) => continue,
+                    "sethandler" => Some(section.area.clone()),
+                    "addhandler" => files_with(&line.arguments[1..], &section.area),
+                    _ => continue,
+                };
+                let Some(area) = area.filter(|area| !area.has(ANY_SCRIPT) || area.is_all()) else {
+                    continue;
+                };
+                let why = "CGI programs do not run here; the paths are a 404";
+                self.report.left_out(&line.place, &line.shown(), why);
+                self.nothing_here(line, &area);
+            }
+        }
     }
 
     fn no_php(&mut self, line: &Directive) {
@@ -341,6 +367,18 @@ fn scripts_below(area: &PathArea) -> PathArea {
         }
         PathArea::Regex(text) => PathArea::Regex(text.clone()),
     }
+}
+
+/// The files of an area with one of these extensions but PHP's. It need not be the last one of a
+/// name.
+fn files_with(extensions: &[String], area: &PathArea) -> Option<PathArea> {
+    let names = extensions.iter().map(|one| one.trim_start_matches('.'));
+    let names = names.filter(|one| !one.to_ascii_lowercase().starts_with("php"));
+    let names: Vec<String> = names.map(regex::escape).collect();
+    let PathArea::Below(prefix) = area else { return Some(area.clone()) };
+    let (prefix, text) = (regex::escape(prefix), names.join("|"));
+    let found = format!("(?i)^{prefix}/.*\\.(?:{text})(?:\\.[^/]*)?(?:/|$)");
+    (!names.is_empty()).then_some(PathArea::Regex(found))
 }
 
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`, as maitred writes

@@ -1,6 +1,7 @@
 //! Apache's configuration as a `maitred.toml`.
 
 pub mod config_reader;
+mod folder_regex;
 mod host_access;
 mod host_import;
 mod host_paths;
@@ -15,6 +16,9 @@ mod require_rules;
 mod rewrite_chain;
 mod served_hosts;
 mod virtual_hosts;
+
+#[cfg(test)]
+mod access_tests;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};

@@ -1,8 +1,11 @@
 //! The paths that a section applies to.
 
 use super::config_reader::ApacheConfig;
+use super::folder_regex;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::regexes::without_starts;
 use crate::source_directive::Directive;
+use crate::values::alternatives;
 
 /// Paths of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,21 +105,26 @@ pub(super) struct MappedFolder {
 }
 
 /// The areas of a `<Directory>`: none if no URL leads there.
+///
+/// # Errors
+/// That it is not clear, as the end of a sentence.
 pub(super) fn of_directory(
     section: &Directive,
     config: &ApacheConfig,
     mapped: &[MappedFolder],
-) -> Vec<PathArea> {
+) -> Result<Vec<PathArea>, String> {
     let is_regex = section.is("<DirectoryMatch") || section.first() == "~";
     if is_regex {
         let text = section.arguments.last().map(String::as_str).unwrap_or_default();
-        return mapped.iter().filter_map(|one| of_folder_regex(text, one)).collect();
+        let all: Result<Vec<Vec<PathArea>>, String> =
+            mapped.iter().map(|one| folder_regex::areas(text, one)).collect();
+        return Ok(all?.concat());
     }
     let path = config.absolute(section.first());
     let path = path.trim_end_matches('/');
     let mut areas = Vec::new();
     for MappedFolder { prefix, folder } in mapped {
-        if path.contains(['*', '?']) {
+        if is_shell_pattern(path) {
             areas.extend(of_wildcards(path, prefix, folder));
         } else if is_below(folder, path) {
             areas.push(PathArea::Below(prefix.clone()));
@@ -126,49 +134,72 @@ pub(super) fn of_directory(
             areas.push(PathArea::Below(format!("{prefix}{rest}")));
         }
     }
-    areas
+    Ok(areas)
+}
+
+/// Whether a text is a shell pattern.
+pub(super) fn is_shell_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
+}
+
+/// A shell pattern as an expression: nothing but a slash matches a slash.
+fn shell_expression(pattern: &str) -> String {
+    let (mut out, mut rest) = (String::new(), pattern);
+    while let Some(letter) = rest.chars().next() {
+        rest = &rest[letter.len_utf8()..];
+        match letter {
+            '*' => out.push_str("[^/]*"),
+            '?' => out.push_str("[^/]"),
+            '[' => match shell_class(rest) {
+                Some((class, after)) => {
+                    out.push_str(&class);
+                    rest = after;
+                }
+                None => out.push_str("\\["),
+            },
+            '\\' => {
+                let escaped = rest.chars().next().unwrap_or('\\');
+                out.push_str(&regex::escape(&escaped.to_string()));
+                rest = rest.get(escaped.len_utf8()..).unwrap_or_default();
+            }
+            letter => out.push_str(&regex::escape(&letter.to_string())),
+        }
+    }
+    out
+}
+
+/// The class that begins a text after its `[`, and what follows it.
+fn shell_class(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix(['!', '^']).unwrap_or(text);
+    // A `]` that comes first is a letter of the class.
+    let (end, _) = inner.char_indices().skip(1).find(|(_, letter)| *letter == ']')?;
+    let mut class = if inner.len() < text.len() { "[^/".to_owned() } else { "[".to_owned() };
+    for letter in inner[..end].chars().filter(|letter| *letter != '\\') {
+        if matches!(letter, '[' | ']' | '^' | '&' | '~') {
+            class.push('\\');
+        }
+        class.push(letter);
+    }
+    Some((class + "]", &inner[end + 1..]))
 }
 
 /// A shell pattern; `*` does not match a slash.
 fn of_wildcards(path: &str, prefix: &str, folder: &str) -> Option<PathArea> {
-    let expression = |text: &str| {
-        let text = regex::escape(text);
-        text.replace("\\*", "[^/]*").replace("\\?", "[^/]")
-    };
     let names: Vec<&str> = path.split('/').collect();
     // The pattern is for a folder around the document root, or for the root itself.
     let own: Vec<&str> = folder.split('/').collect();
     let is_outer = names.len() <= own.len()
-        && regex::Regex::new(&format!("^{}$", expression(path)))
+        && regex::Regex::new(&format!("^{}$", shell_expression(path)))
             .is_ok_and(|pattern| pattern.is_match(&own[..names.len()].join("/")));
     if is_outer {
         return Some(PathArea::Below(prefix.to_owned()));
     }
     let outer = names.get(..own.len())?.join("/");
-    let is_inner = regex::Regex::new(&format!("^{}$", expression(&outer)))
+    let is_inner = regex::Regex::new(&format!("^{}$", shell_expression(&outer)))
         .is_ok_and(|pattern| pattern.is_match(folder));
     let rest = names.get(own.len()..)?.join("/");
-    let pattern = format!("^{}/{}(/|$)", regex::escape(prefix), expression(&rest));
+    let pattern = format!("^{}/{}(/|$)", regex::escape(prefix), shell_expression(&rest));
     is_inner.then_some(PathArea::Regex(pattern))
-}
-
-/// An expression for folders, within one of them. An expression without the folder applies to any
-/// part of the path.
-fn of_folder_regex(text: &str, mapped: &MappedFolder) -> Option<PathArea> {
-    let MappedFolder { prefix, folder } = mapped;
-    let Some(rest) = text.strip_prefix('^') else {
-        // Folders are compared with a slash at their end, and so `$` is the end of a folder.
-        let text = text.strip_suffix('$').unwrap_or(text);
-        return Some(PathArea::Regex(text.to_owned()));
-    };
-    let escaped = regex::escape(folder);
-    for folder in [folder.as_str(), &escaped] {
-        if let Some(rest) = rest.strip_prefix(folder) {
-            return Some(PathArea::Regex(format!("^{}{rest}", regex::escape(prefix))));
-        }
-    }
-    let parsed = regex::Regex::new(text).ok()?;
-    parsed.is_match(&format!("{folder}/")).then(|| PathArea::Below(prefix.clone()))
 }
 
 /// The area of a `<Location>`.
@@ -177,8 +208,8 @@ pub(super) fn of_location(section: &Directive) -> PathArea {
     if section.is("<LocationMatch") || section.first() == "~" {
         return PathArea::Regex(text.to_owned());
     }
-    if text.contains(['*', '?', '[']) {
-        let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
+    if is_shell_pattern(text) {
+        let text = shell_expression(text.trim_end_matches('/'));
         return PathArea::Regex(format!("^{text}(/|$)"));
     }
     PathArea::Below(text.trim_end_matches('/').to_owned())
@@ -189,45 +220,49 @@ pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
     let text = section.arguments.last().map(String::as_str).unwrap_or_default();
     let is_regex = section.is("<FilesMatch") || section.first() == "~";
     let name = match is_regex {
-        true => file_expression(text),
-        false => {
-            let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
-            format!("{text}$")
-        }
+        true => file_expression(text.strip_prefix("(?i)").unwrap_or(text)),
+        false => format!("{}$", shell_expression(text)),
     };
-    let starts = is_regex && !text.trim_start_matches("(?i)").starts_with('^');
-    let (flags, name) = match name.strip_prefix("(?i)") {
-        Some(rest) => ("(?i)", rest.to_owned()),
-        None => ("", name),
-    };
-    let any = if starts { "[^/]*" } else { "" };
+    let flags = if is_regex && text.starts_with("(?i)") { "(?i)" } else { "" };
     match around {
         PathArea::Below(prefix) if !prefix.is_empty() => {
-            PathArea::Regex(format!("{flags}^{}/(?:.*/)?{any}{name}", regex::escape(prefix)))
+            PathArea::Regex(format!("{flags}^{}/(?:.*/)?{name}", regex::escape(prefix)))
         }
         // A folder that a regular expression names: the file is in it, or below.
         PathArea::Regex(folder) if folder.starts_with('^') && flags.is_empty() => {
-            let has_alternatives = crate::values::alternatives(folder).len() > 1;
-            let folder = if has_alternatives { format!("(?:{folder})") } else { folder.clone() };
+            let folder = if alternatives(folder).len() > 1 {
+                format!("(?:{folder})")
+            } else {
+                folder.clone()
+            };
             let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
                 (Some(name), _) => format!("{name}/(?:.*/)?"),
                 (None, true) => format!("{folder}(?:.*/)?"),
                 (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
             };
-            PathArea::Regex(format!("{below}{any}{name}"))
+            PathArea::Regex(format!("{below}{name}"))
         }
-        _ => PathArea::Regex(format!("{flags}/{any}{name}")),
+        _ => PathArea::Regex(format!("{flags}/{name}")),
     }
 }
 
-/// An expression for the names of files, as one for the ends of paths: `.` does not match a slash,
-/// and what follows it is the rest of a name.
+/// An expression for the names of files, as one for the ends of paths that follow a slash.
 fn file_expression(text: &str) -> String {
-    let (flags, text) = match text.strip_prefix("(?i)") {
-        Some(rest) => ("(?i)", rest),
-        None => ("", text),
-    };
-    let text = text.strip_prefix('^').unwrap_or(text);
+    let from_start = within_name(&without_starts(text));
+    let is_one = alternatives(text).len() == 1;
+    if is_one && text.strip_prefix('^').is_some_and(|rest| without_starts(rest) == rest) {
+        return from_start;
+    }
+    // After other letters of the name, a `^` matches nothing.
+    let later = format!("[^/]*{}", within_name(text));
+    match without_starts(text) == text {
+        true => later,
+        false => format!("(?:{from_start}|{later})"),
+    }
+}
+
+/// `.` does not match a slash, and what follows the expression is the rest of a name.
+fn within_name(text: &str) -> String {
     let (mut out, mut is_escaped, mut in_class) = (String::new(), false, false);
     for letter in text.chars() {
         match letter {
@@ -247,11 +282,10 @@ fn file_expression(text: &str) -> String {
         }
         out.push(letter);
     }
-    let has_alternatives = crate::values::alternatives(&out).len() > 1;
-    let out = if has_alternatives { format!("(?:{out})") } else { out };
+    let out = if alternatives(&out).len() > 1 { format!("(?:{out})") } else { out };
     match out.ends_with('$') {
-        true => format!("{flags}{out}"),
-        false => format!("{flags}{out}[^/]*$"),
+        true => out,
+        false => format!("{out}[^/]*$"),
     }
 }
 
@@ -280,11 +314,35 @@ mod tests {
             ("<FilesMatch .+\\.ph(?:ar|p|tml)$", "/a/.php", false),
             ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/x.sql", true),
             ("<FilesMatch (?i)\\.SQL$", "/a/x.sql", true),
+            ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/#x#", true),
+            ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/b#x#", false),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/composer.json", true),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/a/x.inc", true),
+            ("<FilesMatch \\.inc$|^composer\\.json$", "/xcomposer.json", false),
+            ("<FilesMatch ^wp-config|~$", "/a/x.php~", true),
+            ("<FilesMatch ^wp-config|~$", "/wp-config.bak", true),
+            ("<FilesMatch ^wp-config|~$", "/wp-config/a", false),
+            ("<FilesMatch (?i)^A|\\Ab", "/bc", true),
             ("<Files *.inc", "/b/x.inc", true),
+            ("<Files *.[Ii]nc", "/b/x.Inc", true),
+            ("<Files [!a]\\[[]^].x", "/b[^.x", true),
+            ("<Files [!a].x", "/a.x", false),
+            ("<Files [a.x", "/[a.x", true),
         ];
         for (text, path, matches) in cases {
             let area = of_files(&section(text), &PathArea::all());
             assert_eq!(area.has(path), matches, "{text} {path} {area:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_a_folder_begin_after_a_slash() {
+        let around = PathArea::Below("/up".to_owned());
+        let area = of_files(&section("<FilesMatch ^a|\\.inc$"), &around);
+        for (path, has) in
+            [("/up/ab", true), ("/up/x/a", true), ("/up/x.inc", true), ("/upa", false)]
+        {
+            assert_eq!(area.has(path), has, "{path} {area:?}");
         }
     }
 
@@ -315,13 +373,16 @@ mod tests {
             folder: folder.to_owned(),
         });
         let below = |text: &str| PathArea::Below(text.to_owned());
-        let of = |text: &str| of_directory(&section(text), &config, &mapped);
+        let of = |text: &str| of_directory(&section(text), &config, &mapped).expect("it is clear");
         assert_eq!(of("<Directory /"), [below(""), below("/docs")]);
         assert_eq!(of("<Directory /srv/www/up/"), [below("/up")]);
         assert_eq!(of("<Directory /usr/share/doc/a"), [below("/docs/a")]);
         assert_eq!(of("<Directory /srv/*"), [below("")]);
         assert_eq!(of("<Directory /srv/www2"), []);
         assert!(of("<Directory /srv/www/*/x")[0].has("/a/x/y"));
+        assert!(of("<Directory /srv/www/[a-z]x")[0].has("/bx/y"));
+        assert!(!of("<Directory /srv/www/[!a-z]x")[0].has("/bx/y"));
+        assert_eq!(of("<Directory /srv/[v-x]ww"), [below("")]);
         assert!(of("<DirectoryMatch ^/srv/www/.*/private")[0].has("/a/private/y"));
         assert!(of("<DirectoryMatch /\\.git")[0].has("/a/.git/y"));
     }

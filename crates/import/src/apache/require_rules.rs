@@ -62,6 +62,14 @@ pub(super) fn is_requirement(directive: &Directive) -> bool {
     directive.is("Require") || container(directive).is_some()
 }
 
+/// Whether a section does nothing but to let all clients in.
+pub(super) fn only_lets_in(section: &Directive) -> bool {
+    let all: Vec<&Directive> = section.block.iter().collect();
+    let rules = [of_require(&all), of_order(&all)];
+    all.iter().all(|one| is_requirement(one) || is_compat(one))
+        && rules.iter().flatten().all(AccessRule::is_open)
+}
+
 /// The rule of the requirements in a section; none without any.
 pub(super) fn of_require(directives: &[&Directive]) -> Option<AccessRule> {
     let found: Vec<&Directive> =
@@ -141,6 +149,16 @@ fn any(directives: &[&Directive]) -> AccessRule {
             whole = AccessRule { unwritten: whole.unwritten, ..rule };
             continue;
         }
+        // Both lists together would let in the users of one from the addresses of the other.
+        let has_both = |one: &AccessRule| !one.only.is_empty() && one.users.is_some();
+        if has_both(&whole)
+            && has_both(&rule)
+            && whole.only != rule.only
+            && whole.users != rule.users
+        {
+            let why = "each list of addresses has users of its own";
+            return AccessRule::unwritten(why.to_owned());
+        }
         let is_mixed = whole.users.is_some() != rule.users.is_some()
             || !rule.not.is_empty()
             || !whole.not.is_empty();
@@ -169,8 +187,9 @@ fn all(directives: &[&Directive]) -> AccessRule {
         if !whole.only.is_empty() && !rule.only.is_empty() {
             return AccessRule::unwritten("two lists of addresses must both match".to_owned());
         }
-        if rule.unwritten.is_some() {
-            return rule;
+        // What can be written of a part is laxer without what another part asks for.
+        if let Some(why) = rule.unwritten {
+            return AccessRule::unwritten(why);
         }
         whole.is_closed |= rule.is_closed;
         whole.only.extend(rule.only);
@@ -333,6 +352,27 @@ mod tests {
             found,
             AccessRule { not: vec!["192.0.2.1".to_owned()], ..AccessRule::default() }
         );
+    }
+
+    fn within(name: &str, lines: Vec<Directive>) -> Directive {
+        Directive { block: lines, ..line(name) }
+    }
+
+    #[test]
+    fn containers_in_one_another_are_never_laxer_than_in_apache() {
+        let of = |address: &str, users: &str| {
+            within("<RequireAll", vec![line(&format!("Require ip {address}")), line(users)])
+        };
+        let any = |parts: Vec<Directive>| of_require(&[&within("<RequireAny", parts)]);
+        let (valid, bob) = ("Require valid-user", "Require user bob");
+        let crossed = any(vec![of("192.0.2.1", valid), of("192.0.2.2", bob)]).expect("a rule");
+        assert!(crossed.is_closed && crossed.unwritten.is_some(), "{crossed:?}");
+        let same = any(vec![of("192.0.2.1", valid), of("192.0.2.2", valid)]).expect("a rule");
+        assert_eq!(same.only, ["192.0.2.1", "192.0.2.2"]);
+        let inner = vec![line("Require ip 10.0.0.0/8"), line("Require host example.org")];
+        let all = within("<RequireAll", vec![within("<RequireAny", inner), line(valid)]);
+        let all = of_require(&[&all]).expect("a rule");
+        assert!(all.is_closed && all.unwritten.is_some(), "{all:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `RewriteRule` with its conditions, in maitred's words.
 
+use crate::regexes::without_starts;
 use crate::source_directive::Directive;
+use crate::values::alternatives;
 
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +11,8 @@ pub(super) enum CondTest {
     IsMissing,
     /// The request came over plain HTTP.
     IsPlain,
+    /// It did so, or something else holds.
+    IsPlainOrElse,
     /// The name of the host, by an expression, and whether it must not match.
     Host(String, bool),
     /// The path, by an expression, and whether it must not match.
@@ -41,7 +45,7 @@ pub(super) fn chains<'a>(directives: &[&'a Directive]) -> Vec<RewriteChain<'a>> 
             conditions.push(directive);
         } else if directive.is("RewriteRule") {
             let conditions = std::mem::take(&mut conditions);
-            let tests = conditions.iter().map(|one| test(one)).collect();
+            let tests = tests(&conditions);
             let flags = flags(directive.argument(2));
             found.push(RewriteChain { rule: directive, conditions, tests, flags });
         }
@@ -86,17 +90,37 @@ impl RewriteChain<'_> {
             return Err(format!("`{pattern}` is negated"));
         }
         let flags = if self.flag(&["NC", "NOCASE"]).is_some() { "(?i)" } else { "" };
-        let pattern = match pattern.strip_prefix('^').filter(|_| is_in_folder) {
-            Some(rest) => {
-                let rest = rest.strip_prefix("/?").unwrap_or(rest);
-                let has_alternatives = crate::values::alternatives(rest).len() > 1;
-                let rest = if has_alternatives { format!("(?:{rest})") } else { rest.to_owned() };
-                format!("^{}/{rest}", regex::escape(base))
-            }
-            None if base.is_empty() => pattern.to_owned(),
-            None => format!("^{}/.*?(?:{pattern})", regex::escape(base)),
+        let pattern = match is_in_folder {
+            true => self.below(base, pattern)?,
+            false => pattern.to_owned(),
         };
         Ok(format!("{flags}{pattern}"))
+    }
+
+    /// An expression for what follows the folder in a path, as one for the path.
+    fn below(&self, base: &str, pattern: &str) -> Result<String, String> {
+        let folder = format!("^{}/", regex::escape(base));
+        let has_start = |text: &str| without_starts(text) != text;
+        if let Some(rest) = pattern.strip_prefix('^')
+            && alternatives(rest).len() == 1
+            && !has_start(rest)
+        {
+            return Ok(format!("{folder}{}", rest.strip_prefix("/?").unwrap_or(rest)));
+        }
+        let is_by_slash =
+            |text: &str| !has_start(&text.replace("(^|/)", "").replace("(?:^|/)", ""));
+        if base.is_empty() && is_by_slash(pattern) {
+            return Ok(pattern.to_owned());
+        }
+        if !has_start(pattern) {
+            return Ok(format!("{folder}.*?(?:{pattern})"));
+        }
+        // Its groups are there twice.
+        if self.rule.argument(1).contains('$') {
+            return Err(format!("`^` in `{pattern}` has no counterpart"));
+        }
+        let from_start = without_starts(pattern);
+        Ok(format!("{folder}(?:(?:{from_start})|.+?(?:{pattern}))"))
     }
 
     /// The target in maitred's words. `base` is the prefix of relative paths.
@@ -188,18 +212,62 @@ fn flags(text: &str) -> Vec<(String, String)> {
     .collect()
 }
 
+fn has_flag(condition: &Directive, names: [&str; 2]) -> bool {
+    flags(condition.argument(2)).iter().any(|(name, _)| names.contains(&name.as_str()))
+}
+
+/// The tests of conditions, which must all hold: those with `[OR]` are one with the next.
+fn tests(conditions: &[&Directive]) -> Vec<CondTest> {
+    let (mut found, mut group) = (Vec::new(), Vec::new());
+    for condition in conditions {
+        group.push(test(condition));
+        if !has_flag(condition, ["OR", "ORNEXT"]) {
+            found.push(either(std::mem::take(&mut group)));
+        }
+    }
+    // Apache applies a rule whose last condition has `[OR]`, whatever holds.
+    found.extend((!group.is_empty()).then_some(CondTest::Nothing));
+    found
+}
+
+/// The test that one of these holds.
+fn either(mut group: Vec<CondTest>) -> CondTest {
+    if group.len() == 1 {
+        return group.remove(0);
+    }
+    if group.contains(&CondTest::IsPlain) {
+        let is_all = group.iter().all(|one| *one == CondTest::IsPlain);
+        return if is_all { CondTest::IsPlain } else { CondTest::IsPlainOrElse };
+    }
+    let (mut paths, mut hosts) = (Vec::new(), Vec::new());
+    for one in &group {
+        match one {
+            CondTest::Path(text, false) => paths.push(format!("(?:{text})")),
+            CondTest::Host(text, false) => hosts.push(format!("(?:{text})")),
+            _ => return CondTest::Other,
+        }
+    }
+    match (paths.is_empty(), hosts.is_empty()) {
+        (false, true) => CondTest::Path(paths.join("|"), false),
+        (true, false) => CondTest::Host(hosts.join("|"), false),
+        _ => CondTest::Other,
+    }
+}
+
 fn test(condition: &Directive) -> CondTest {
     let (tested, wanted) = (condition.argument(0), condition.argument(1));
-    let no_case = flags(condition.argument(2)).iter().any(|(name, _)| name == "NC");
+    let no_case = has_flag(condition, ["NC", "NOCASE"]);
     let (is_negated, plain) = match wanted.strip_prefix('!') {
         Some(rest) => (true, rest),
         None => (false, wanted),
     };
     let expression = match plain.strip_prefix('=') {
         Some(text) => format!("^{}$", regex::escape(text.trim_matches('"'))),
-        None if no_case => format!("(?i){plain}"),
         None => plain.to_owned(),
     };
+    let expression = if no_case { format!("(?i){expression}") } else { expression };
+    // An order of texts or numbers, or a test of a file.
+    let is_no_expression = plain.starts_with(['<', '>', '-']);
     let is_file_test = ["-f", "-d", "-l", "-s", "-F"].contains(&plain);
     let variable = tested.trim_start_matches("%{").trim_end_matches('}');
     match variable.to_ascii_uppercase().as_str() {
@@ -211,6 +279,7 @@ fn test(condition: &Directive) -> CondTest {
             true => CondTest::IsMissing,
             false => CondTest::Other,
         },
+        _ if is_no_expression => CondTest::Other,
         "HTTPS" => match (is_negated, plain.trim_matches(['^', '$', '=']).to_ascii_lowercase()) {
             (false, text) if text == "off" => CondTest::IsPlain,
             (true, text) if text == "on" => CondTest::IsPlain,
@@ -283,6 +352,31 @@ mod tests {
         let https = target("https://%{HTTP_HOST}%{REQUEST_URI}", "[R=301]");
         assert_eq!(https.as_deref(), Ok("https://$host$0"));
         assert!(target("/b/%1", "").is_err());
+    }
+
+    #[test]
+    fn conditions_with_or_are_one_test_with_the_next() {
+        let tests = |conditions: &[[&str; 3]]| {
+            let lines = conditions.iter().map(|words| line("RewriteCond", words));
+            let mut lines: Vec<Directive> = lines.collect();
+            lines.push(line("RewriteRule", &["^", "-", "[F]"]));
+            chains(&lines.iter().collect::<Vec<_>>())[0].tests.clone()
+        };
+        let path = |text: &str| CondTest::Path(text.to_owned(), false);
+        let uri = "%{REQUEST_URI}";
+        assert_eq!(
+            tests(&[[uri, "^/a", "[nocase,OR]"], [uri, "^/b", ""], [uri, "=/c", "[NC]"]]),
+            [path("(?:(?i)^/a)|(?:^/b)"), path("(?i)^/c$")]
+        );
+        let host = CondTest::Host("(?:^a$)|(?:^b$)".to_owned(), false);
+        let hosts = [["%{HTTP_HOST}", "^a$", "[ornext]"], ["%{HTTP_HOST}", "^b$", ""]];
+        assert_eq!(tests(&hosts), [host]);
+        let off = ["%{HTTPS}", "off", "[OR]"];
+        assert_eq!(tests(&[off, [uri, "^/a", ""]]), [CondTest::IsPlainOrElse]);
+        assert_eq!(tests(&[off, ["%{SERVER_PORT}", "80", ""]]), [CondTest::IsPlain]);
+        assert_eq!(tests(&[[uri, "^/a", "[OR]"], [uri, "!^/b", ""]]), [CondTest::Other]);
+        assert_eq!(tests(&[[uri, "^/a", "[OR]"]]), [CondTest::Nothing]);
+        assert_eq!(tests(&[[uri, ">/a", ""]]), [CondTest::Other]);
     }
 
     #[test]

@@ -274,16 +274,14 @@ impl<'a> HostsImport<'_, 'a> {
         let Some(status) = chain.redirect().filter(|_| chain.is_for_all()) else { return };
         let mut hosts = host.names.clone();
         let mut has_host = false;
-        for (test, line) in chain.tests.iter().zip(&chain.conditions) {
+        for test in &chain.tests {
             match test {
-                CondTest::IsPlain if !host.has_tls() => {}
+                CondTest::IsPlain | CondTest::IsPlainOrElse if !host.has_tls() => {}
                 CondTest::Path(text, true) if text.contains("well-known") => {}
                 CondTest::Host(text, is_negated) => {
                     has_host = true;
                     let Ok(pattern) = regex::Regex::new(text) else { return };
-                    let or = line.argument(2).to_ascii_uppercase().contains("OR");
-                    // The names of conditions with [OR] add up.
-                    if !or && chain.conditions.len() == 1 {
+                    if chain.tests.len() == 1 {
                         hosts.retain(|name| pattern.is_match(name) != *is_negated);
                     } else if *is_negated {
                         return;
@@ -347,7 +345,11 @@ impl<'a> HostsImport<'_, 'a> {
                 self.report.kept(&versions.place, &versions.shown());
             }
         }
+        self.redirect_to_https(hosts, file);
         self.client_certificates(hosts, file);
+    }
+
+    fn redirect_to_https(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
         let redirects = hosts.iter().find_map(|one| Some((one, one.to_https?)));
         let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
         let is_plain = |one: &&VirtualHost<'_>| {
@@ -430,6 +432,13 @@ impl<'a> HostsImport<'_, 'a> {
         file.tls.set("client_certificates", Placed::new(toml_text::string(how), place));
         let authority = toml_text::string(&self.config.absolute(authority));
         file.tls.set("client_ca", Placed::new(authority, place));
+        let is_plain = hosts.iter().flat_map(|one| &one.listens).any(|one| !one.is_tls);
+        let verify = self.of_host(first, "SSLVerifyClient");
+        if let Some(line) = verify.filter(|_| is_plain && file.tls.value("redirect").is_none()) {
+            let why = "every site is served over plain HTTP as well, without a certificate: set \
+                       `redirect` in [tls], or leave out `listen`";
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
     }
 
     /// The last directive of a virtual host, or of the server.

@@ -119,15 +119,18 @@ fn redirect_map(map: &Directive, context: &mut HttpContext, report: &mut ImportR
 fn real_ip(scope: &Scope<'_>, file: &mut FileDraft, report: &mut ImportReport) {
     let proxies: Vec<&Directive> = scope.own("set_real_ip_from").collect();
     let Some(first) = proxies.first() else { return };
+    let header = scope.own("real_ip_header").last();
+    if let Some(header) = header.filter(|one| one.first() == "proxy_protocol") {
+        let why = "set `trusted_proxies`, and `proxy_protocol` if all listeners have it";
+        return report.access_left_out(&header.place, &header.shown(), why);
+    }
     let fixed = proxies.iter().filter(|one| one.first() != "unix:").map(|one| one.first());
     let toml = crate::toml_text::strings(fixed);
     file.server.set("trusted_proxies", Placed::new(toml, &first.place));
     proxies.iter().for_each(|one| report.kept(&one.place, &one.shown()));
-    let header = scope.own("real_ip_header").last();
-    if let Some(header) = header.filter(|one| one.first() != "proxy_protocol") {
-        let toml = crate::toml_text::strings([header.first()]);
-        file.server.set("trusted_headers", Placed::new(toml, &header.place));
-    }
+    // nginx's default is not maitred's.
+    let (name, place) = header.map_or(("X-Real-IP", &first.place), |one| (one.first(), &one.place));
+    file.server.set("trusted_headers", Placed::new(crate::toml_text::strings([name]), place));
     for one in header.into_iter().chain(scope.own("real_ip_recursive")) {
         report.kept(&one.place, &one.shown());
     }
@@ -178,5 +181,43 @@ fn census(directives: &[Directive], report: &mut ImportReport) {
                 report.access_left_out(place, &shown, why);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// nginx's configuration, with these lines in `http`.
+    struct HttpLines(String);
+
+    impl FileReader for HttpLines {
+        fn read(&self, _: &str) -> Result<String, String> {
+            Ok(format!("http {{ {} server {{ root /srv; }} }}", self.0))
+        }
+
+        fn glob(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn resolved(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn proxies_are_trusted_for_the_header_of_nginx_alone() {
+        let of = |lines: &str| {
+            let http = HttpLines(format!("set_real_ip_from 10.0.0.0/8; {lines}"));
+            import(&http, "/nginx.conf", &[]).expect("a site")
+        };
+        for (lines, header) in
+            [("", "X-Real-IP"), ("real_ip_header CF-Connecting-IP;", "CF-Connecting-IP")]
+        {
+            let toml = of(lines).toml;
+            assert!(toml.contains(&format!("trusted_headers = [\"{header}\"]")), "{toml}");
+        }
+        let proxied = of("real_ip_header proxy_protocol;");
+        assert!(!proxied.report.keeps_access() && !proxied.toml.contains("trusted_"));
     }
 }

@@ -58,6 +58,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "the script runs for all paths, while files that exist are served here: \
                        check that the document root has none that must not be seen";
             self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
+            self.front_rewrite = Some(rewrite);
             self.fallback(rewrite, rewrite.argument(1), locations);
             return;
         }
@@ -143,9 +144,9 @@ impl<'a> ServerImport<'_, 'a> {
     pub(super) fn rewrites(&mut self, scope: &Scope<'a>, location: Option<&Location<'a>>) -> bool {
         for directive in scope.directives() {
             match directive.name.as_str() {
-                "rewrite" if !self.report.is_covered(&directive.place, "rewrite") => {
-                    self.rewrite(directive, location);
+                "rewrite" if self.front_rewrite.is_some_and(|one| std::ptr::eq(one, directive)) => {
                 }
+                "rewrite" => self.rewrite(directive, location),
                 "if" => self.condition(directive, location),
                 "return" => {
                     self.return_status(directive, location);
@@ -458,11 +459,11 @@ impl<'a> ServerImport<'_, 'a> {
         true
     }
 
-    /// `alias`, and a `root` of its own.
-    pub(super) fn folder(&mut self, location: &Location<'a>) {
+    /// `alias`, and a `root` of its own. Tells whether only scripts send its files.
+    pub(super) fn folder(&mut self, location: &Location<'a>) -> bool {
         let alias = location.scope.own("alias").next();
         let root = location.scope.own("root").next();
-        let Some(from) = alias.or(root) else { return };
+        let Some(from) = alias.or(root) else { return false };
         let folder = self.absolute(from.first());
         let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
             let is_inner = location.around.is_some();
@@ -474,14 +475,16 @@ impl<'a> ServerImport<'_, 'a> {
                     "only the paths below a prefix can have a folder of their own (`aliases`)",
                 ),
             }
-            return;
+            return false;
         };
         if folder == self.root && alias.is_none() || prefix.text == "/" {
-            return self.keep(from);
+            self.keep(from);
+            return false;
         }
         if folder.contains('$') {
             let why = "the folder is not fixed; write `aliases` of the site";
-            return self.report.left_out(&from.place, &from.shown(), why);
+            self.report.left_out(&from.place, &from.shown(), why);
+            return false;
         }
         let folder = match alias {
             Some(_) => folder,
@@ -492,7 +495,8 @@ impl<'a> ServerImport<'_, 'a> {
         if location.scope.own("internal").next().is_some() {
             self.site.settings.entry("sendfile_roots", &path, folder);
             location.scope.own("internal").for_each(|one| self.report.cover(one));
-            return self.keep(from);
+            self.keep(from);
+            return true;
         }
         self.site.settings.entry("aliases", &path, folder);
         let runs_php = location
@@ -506,14 +510,12 @@ impl<'a> ServerImport<'_, 'a> {
             self.site.settings.push("deny_php", item);
         }
         self.keep(from);
+        false
     }
 
     /// `internal` without a folder: clients get a 404.
     pub(super) fn internal(&mut self, location: &Location<'a>) {
         let Some(internal) = location.scope.own("internal").next() else { return };
-        if self.report.is_covered(&internal.place, "internal") {
-            return;
-        }
         if location.scope.own("fastcgi_pass").next().is_some()
             || matches!(location.matcher, Matcher::Named(_))
         {

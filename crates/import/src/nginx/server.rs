@@ -53,6 +53,11 @@ pub(super) struct ServerImport<'w, 'a> {
     pub(super) literals: Vec<LiteralPath>,
     /// The same without those of locations with a redirect: the first redirect wins.
     pub(super) not_redirected: Vec<LiteralPath>,
+    /// Locations that refuse all requests. A place would not tell two of them apart that include
+    /// the same file.
+    pub(super) refused: Vec<&'a Directive>,
+    /// The rewrite of location `/` that the front controller stands for.
+    pub(super) front_rewrite: Option<&'a Directive>,
     /// Some scripts that run.
     pub(super) scripts: Vec<String>,
     /// The first location with a regular expression that serves something: it precedes prefixes.
@@ -94,6 +99,8 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             root: String::new(),
             literals: Vec::new(),
             not_redirected: Vec::new(),
+            refused: Vec::new(),
+            front_rewrite: None,
             scripts: Vec::new(),
             first_regex: None,
             regexes: Vec::new(),
@@ -123,12 +130,14 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         let ends = self.rewrites(&self.scope.clone(), None);
         if !ends {
             for location in &locations {
-                self.folder(location);
+                let is_sent_by_scripts = self.folder(location);
                 let is_named = matches!(location.matcher, Matcher::Named(_));
                 if !is_named {
                     self.rewrites(&location.scope.clone(), Some(location));
                     self.location_responses(location);
-                    self.internal(location);
+                    if !is_sent_by_scripts {
+                        self.internal(location);
+                    }
                 }
             }
             self.access(&locations);

@@ -1,6 +1,7 @@
 //! `maitred import`: another server's configuration as a `maitred.toml`.
 
 mod found_servers;
+mod named_files;
 pub mod options;
 mod prove;
 
@@ -71,6 +72,10 @@ impl FileReader for Disk {
         }
         let found = glob::glob(pattern).into_iter().flatten().flatten();
         found.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
+    fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
+        named_files::below(Path::new(folder), name)
     }
 
     fn resolved(&self, path: &str) -> Option<String> {

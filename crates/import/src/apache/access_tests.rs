@@ -1,0 +1,186 @@
+//! An imported virtual host never shows what Apache refuses, or its import says so.
+
+use super::*;
+use crate::report::Outcome;
+
+/// The configuration of Apache.
+struct AccessConf(String);
+
+impl FileReader for AccessConf {
+    fn read(&self, path: &str) -> Result<String, String> {
+        match path {
+            "/apache2.conf" => Ok(self.0.clone()),
+            "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
+                               pm.max_children = 3\n"
+                .to_owned()),
+            _ => Err("there is none".to_owned()),
+        }
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        match pattern.contains('*') {
+            true => Vec::new(),
+            false => vec![pattern.to_owned()],
+        }
+    }
+
+    fn resolved(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// The import of a virtual host with the document root `/srv/site1` and these lines.
+fn of_host(lines: &str) -> Imported {
+    let conf = format!(
+        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n<VirtualHost *:80>\n\
+         ServerName a.example\n\
+         DocumentRoot /srv/site1\n<Directory /srv/site1>\nRequire all granted\n</Directory>\n\
+         {lines}\n</VirtualHost>\n"
+    );
+    import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
+}
+
+/// Whether a path is denied to all clients.
+fn is_denied(imported: &Imported, path: &str) -> bool {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    config.sites[0].rules.deny.iter().any(|rule| {
+        rule.from.is_empty() && rule.except.is_empty() && rule.path.matches(path.as_bytes())
+    })
+}
+
+fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
+    let imported = of_host(lines);
+    let Imported { toml, report, .. } = &imported;
+    assert!(report.keeps_access(), "{lines}\n{report}");
+    for path in denied {
+        assert!(is_denied(&imported, path), "{lines}\n{path} is open:\n{toml}\n{report}");
+    }
+    for path in open {
+        assert!(!is_denied(&imported, path), "{lines}\n{path} is denied:\n{toml}\n{report}");
+    }
+}
+
+fn section(name: &str) -> String {
+    let end = name.split(' ').next().unwrap_or_default();
+    format!("<{name}>\nRequire all denied\n</{end}>")
+}
+
+fn rewrites(lines: &str) -> String {
+    format!("RewriteEngine on\n{lines}")
+}
+
+#[test]
+fn rules_that_are_not_of_hidden_files_alone_are_written() {
+    let cases = [
+        (rewrites(r"RewriteRule \.(sql|bak|inc|log)$ - [F]"), "/a/x.sql"),
+        (rewrites(r"RewriteRule (^|/)\.git|composer\.json$ - [F]"), "/composer.json"),
+        (section(r#"DirectoryMatch "/\.git|/vendor/""#), "/vendor/a"),
+        (section(r#"LocationMatch "/\.env|/composer\.json""#), "/composer.json"),
+        (section(r#"LocationMatch "\.inc$|\.phps$""#), "/a/x.inc"),
+        (section(r#"LocationMatch "/\.well-known/private""#), "/.well-known/private/a"),
+    ];
+    for (lines, denied) in cases {
+        expect_denied(&lines, &[denied], &["/a/index.html"]);
+    }
+    for lines in [section(r#"FilesMatch "^\.ht""#), section(r#"FilesMatch ".+\.phps$""#)] {
+        expect_denied(&lines, &[], &["/.htaccess", "/a.phps"]);
+    }
+}
+
+#[test]
+fn an_expression_with_no_counterpart_is_left_out_as_access() {
+    let lines = section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#);
+    expect_denied(&lines, &["/vendor/a"], &["/a"]);
+    let imported = of_host(&section(r#"LocationMatch "^/(?!open)""#));
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn conditions_with_or_deny_what_any_of_them_names() {
+    let paths = "RewriteCond %{REQUEST_URI} ^/private [OR]\n\
+                 RewriteCond %{REQUEST_URI} ^/internal\nRewriteRule ^ - [F]";
+    expect_denied(&rewrites(paths), &["/private/a", "/internal/a"], &["/a"]);
+    let plain = "RewriteCond %{HTTPS} off [OR]\nRewriteCond %{REQUEST_URI} ^/secret\n\
+                 RewriteRule ^ - [F]";
+    expect_denied(&rewrites(plain), &["/a", "/secret"], &[]);
+    let tls = format!("SSLEngine on\n{}", rewrites(plain));
+    assert!(!of_host(&tls).report.keeps_access(), "{}", of_host(&tls).report);
+    let mixed = "RewriteCond %{REQUEST_URI} ^/a [OR]\nRewriteCond %{HTTP_REFERER} x\n\
+                 RewriteRule ^ - [F]";
+    assert!(!of_host(&rewrites(mixed)).report.keeps_access());
+}
+
+#[test]
+fn each_start_in_an_expression_is_that_of_a_name_or_of_a_folder() {
+    let drupal = r#"FilesMatch "\.(engine|inc)$|^(Entries.*|composer\.(json|lock)|web\.config)$""#;
+    let denied = ["/composer.lock", "/core/web.config", "/a/x.inc", "/Entries.a"];
+    expect_denied(&section(drupal), &denied, &["/xcomposer.lock", "/composer.lock.txt"]);
+    let in_folder =
+        |path: &str, rule: &str| format!("<Directory {path}>\n{}\n</Directory>", rewrites(rule));
+    let rule = r"RewriteRule \.bak$|^config/ - [F]";
+    let root = in_folder("/srv/site1", rule);
+    expect_denied(&root, &["/a/x.bak", "/config/a"], &["/a/config/a"]);
+    let inner = in_folder("/srv/site1/up", rule);
+    expect_denied(&inner, &["/up/x.bak", "/up/config/a"], &["/up/a/config/a", "/config/a"]);
+    let inner = in_folder("/srv/site1/up", r"RewriteRule (^|/)secret - [F]");
+    expect_denied(&inner, &["/up/secret", "/up/a/secret"], &["/up/asecret"]);
+    let all = in_folder("/srv/site1", "RewriteRule ^a/|^b/ - [F]");
+    expect_denied(&all, &["/a/x", "/b/x"], &["/x/a/"]);
+}
+
+#[test]
+fn sections_with_shell_patterns_and_expressions_deny_what_they_name() {
+    let cases = [
+        (r#"DirectoryMatch "^/srv/[^/]+/private""#, "/private/a", "/a/private"),
+        (r#"DirectoryMatch "/srv/site1/private""#, "/private/a", "/a/private"),
+        (r#"Directory "/srv/site1/[a-z]*/private""#, "/ab/private/c", "/1/private"),
+        (r#"Directory "/srv/site1/x[0-9]""#, "/x7/a", "/xa/a"),
+        (r#"Location "/secret[0-9]""#, "/secret7", "/secrets"),
+        (r#"Files "*.[Ii][Nn][Cc]""#, "/a/x.InC", "/a/x.ind"),
+    ];
+    for (name, denied, open) in cases {
+        expect_denied(&section(name), &[denied], &[open]);
+    }
+}
+
+#[test]
+fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
+    let of = |line: &str| {
+        let lines = format!("<DirectoryMatch \"^/srv(/a)?/site1/b\">\n{line}\n</DirectoryMatch>");
+        of_host(&lines).report
+    };
+    for line in ["Require all denied", "php_admin_flag engine off", "Require ip 192.0.2.1"] {
+        assert!(!of(line).keeps_access(), "{line}\n{}", of(line));
+    }
+    assert!(of("Require all granted").keeps_access(), "{}", of("Require all granted"));
+    expect_denied(&section(r#"DirectoryMatch "^/home/.*/private""#), &[], &["/private"]);
+}
+
+#[test]
+fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
+    let of = |name: &str, plain: &str| {
+        let tls = "DocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+                   SSLVerifyClient require\nSSLCACertificateFile /ca.pem";
+        let host = format!("</VirtualHost>\n<VirtualHost *:443>\nServerName {name}\n{tls}");
+        of_host(&format!("{plain}\n{host}"))
+    };
+    let is_left_out = |imported: &Imported| {
+        let mut all = imported.report.findings().iter();
+        all.any(|one| one.outcome == Outcome::LeftOutAccess && one.what.contains("SSLVerify"))
+    };
+    let open = of("admin.example", "");
+    assert!(is_left_out(&open), "{}\n{}", open.report, open.toml);
+    assert!(open.toml.contains("client_certificates = \"required\""), "{}", open.toml);
+    let redirected = of("a.example", "Redirect permanent / https://a.example/");
+    assert!(redirected.report.keeps_access(), "{}\n{}", redirected.report, redirected.toml);
+}
+
+#[test]
+fn the_source_of_cgi_programs_is_denied() {
+    let add = "AddHandler cgi-script .pl cgi";
+    expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
+    expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
+    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
+    expect_denied(set, &["/run/a"], &["/runs"]);
+}

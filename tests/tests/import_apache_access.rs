@@ -1,0 +1,95 @@
+//! `maitred import apache`: the imported configuration never shows what Apache refuses.
+
+use std::fmt::Write;
+
+use maitred_tests::http::Request;
+use maitred_tests::imported::Both;
+
+/// Sections that refuse, and rules of mod_rewrite for the document root or the virtual host.
+const REFUSING: [&str; 19] = [
+    r#"<DirectoryMatch "^HERE/[^/]+/private">"#,
+    r#"<DirectoryMatch "^/.*/private/">"#,
+    r#"<DirectoryMatch "/site/private">"#,
+    r#"<DirectoryMatch "/\.git|/vendor/">"#,
+    r#"<Directory "HERE/site/[a-p]*/sub">"#,
+    r#"<Directory "HERE/site/x[0-9]">"#,
+    r#"<Location "/secret[0-9]">"#,
+    r#"<LocationMatch "/\.env|/composer\.json">"#,
+    r#"<LocationMatch "\.inc$|\.phps$">"#,
+    r#"<LocationMatch "^/\.well-known/private">"#,
+    r#"<Files "*.[Ii][Nn][Cc]">"#,
+    r#"<FilesMatch "\.(engine|inc)$|^(Entries.*|composer\.(json|lock)|web\.config)$">"#,
+    r#"<FilesMatch "^wp-config|~$">"#,
+    r#"<FilesMatch "(^secret|\.bak)">"#,
+    r"RewriteRule \.(sql|bak|inc|log)$ - [F]",
+    r"RewriteRule (^|/)\.git|composer\.json$ - [F]",
+    "RewriteCond %{REQUEST_URI} ^/private [OR]\n\
+     RewriteCond %{REQUEST_URI} ^/x7\nRewriteRule ^ - [F]",
+    "RewriteCond %{REQUEST_URI} ^/PRIVATE [NOCASE]\nRewriteRule ^ - [F]",
+    r"RewriteRule \.bak$|^private/ - [F]",
+];
+
+const FILES: [&str; 17] = [
+    "index.html",
+    "private/a.txt",
+    "private/sub/a.txt",
+    "vendor/a.txt",
+    "vendor/private/a.txt",
+    "x7/a.txt",
+    "secret7",
+    "asecret",
+    "composer.json",
+    "composer.lock",
+    "core/web.config",
+    "core/a.inc",
+    "core/a.InC",
+    "core/a.bak",
+    "wp-config.txt",
+    "core/a.html~",
+    ".well-known/private/a.txt",
+];
+
+fn virtual_hosts() -> String {
+    let mut hosts = String::new();
+    for (index, refusing) in REFUSING.iter().enumerate() {
+        let (inner, after) = match refusing.strip_prefix('<') {
+            Some(section) => {
+                let name = section.split(' ').next().unwrap_or_default();
+                (String::new(), format!("{refusing}\nRequire all denied\n</{name}>"))
+            }
+            None => (format!("RewriteEngine on\n{refusing}"), String::new()),
+        };
+        let _ = write!(
+            hosts,
+            "HOST s{index}.example.com\nDocumentRoot HERE/site\n<Directory HERE/site>\n\
+             AllowOverride None\nRequire all granted\n{inner}\n</Directory>\n{after}\n\
+             </VirtualHost>\n"
+        );
+    }
+    hosts
+}
+
+#[test]
+fn a_section_or_a_rule_that_refuses_in_apache_refuses_the_same_paths() {
+    let files = FILES.map(|name| (format!("site/{name}"), "a file"));
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let both = Both::apache(&virtual_hosts(), &files);
+    let mut differences = Vec::new();
+    for (index, refusing) in REFUSING.iter().enumerate() {
+        let mut refused = 0;
+        for file in FILES {
+            let host = format!("s{index}.example.com");
+            let request = Request::new("GET", &format!("/{file}")).header("Host", &host);
+            let [theirs, ours] = both.seen(&request).map(|seen| seen[..3].to_owned());
+            refused += usize::from(theirs == "403");
+            if theirs != ours {
+                differences.push(format!("{refusing}: /{file}: {theirs} by Apache, {ours} here"));
+            }
+        }
+        assert!(refused > 0, "{refusing} refuses no file in Apache");
+    }
+    let report = both.report();
+    assert!(differences.is_empty(), "{}\n{report}", differences.join("\n"));
+    assert_eq!(both.imported.status.code(), Some(0), "{report}");
+}
