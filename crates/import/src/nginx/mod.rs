@@ -4,6 +4,8 @@ mod access_logs;
 mod access_rules;
 mod fastcgi_cache;
 mod known;
+#[cfg(test)]
+mod laxer_tests;
 mod listeners;
 mod location;
 mod missing_files;
