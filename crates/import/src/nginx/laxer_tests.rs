@@ -104,3 +104,23 @@ fn scripts_in_locations_without_php_do_not_run() {
     says_laxer(&["location ~ ^/(?!app/) { expires 30d; } PHP"]);
     says_nothing(&["location ~ ^/(?!app/).*\\.(css|js)$ { expires 30d; } PHP"]);
 }
+
+#[test]
+fn the_root_of_the_location_for_all_paths_is_that_of_the_site() {
+    let of_all = "location / { root /srv/app/public; try_files $uri =404; }";
+    let imported = of_server(of_all);
+    assert!(imported.toml.contains("root = \"/srv/app/public\""), "{}", imported.toml);
+    let alias = of_server("location / { alias /srv/app/public; }");
+    assert!(alias.toml.contains("root = \"/srv/app/public\""), "{}", alias.toml);
+    says_nothing(&[of_all, "location / { root /srv/app; } PHP"]);
+    says_laxer(&[&format!("{of_all} PHP"), &format!("{of_all} location /up/ {{}}")]);
+    for lines in [
+        "location ~ ^/a/ { root /srv/other; }",
+        "location ~ ^/a/(.*)$ { alias /srv/other/$1; }",
+        "location / { location ~ ^/a/ { root /srv/other; } }",
+        "location ^~ /a/ { root /srv/$host; }",
+    ] {
+        let toml = of_server(lines).toml;
+        assert!(toml.contains("status = 404"), "{lines}\n{toml}");
+    }
+}

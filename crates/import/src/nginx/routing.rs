@@ -465,15 +465,19 @@ impl<'a> ServerImport<'_, 'a> {
         let Some(from) = alias.or(root) else { return false };
         let folder = self.absolute(from.first());
         let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
-            let is_inner = location.around.is_some();
-            match folder == self.root || is_inner {
-                true => self.keep(from),
-                false => self.report.left_out(
-                    &from.place,
-                    &from.shown(),
-                    "only the paths below a prefix can have a folder of their own (`aliases`)",
-                ),
+            let end = |folder: &str| folder.trim_end_matches('/').to_owned();
+            // Groups of the expression stand for the path below the folder.
+            let fixed = end(folder.split('$').next().unwrap_or_default());
+            let around = location.scope.outer().group(&["root", "alias"]).pop();
+            let around = around.map(|one| end(&self.absolute(one.first())));
+            if fixed == end(&self.root) || around == Some(fixed) {
+                self.keep(from);
+                return false;
             }
+            let why = "only the paths below a prefix can have a folder of their own (`aliases`); \
+                       these are a 404";
+            self.report.left_out(&from.place, &from.shown(), why);
+            self.nothing_here(from, Some(location));
             return false;
         };
         if folder == self.root && alias.is_none() || prefix.text == "/" {
@@ -481,8 +485,10 @@ impl<'a> ServerImport<'_, 'a> {
             return false;
         }
         if folder.contains('$') {
-            let why = "the folder is not fixed; write `aliases` of the site";
+            let why =
+                "the folder is not fixed; write `aliases` of the site, in place of the `deny`";
             self.report.left_out(&from.place, &from.shown(), why);
+            self.nothing_here(from, Some(location));
             return false;
         }
         let folder = match alias {
