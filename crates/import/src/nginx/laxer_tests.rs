@@ -124,3 +124,16 @@ fn the_root_of_the_location_for_all_paths_is_that_of_the_site() {
         assert!(toml.contains("status = 404"), "{lines}\n{toml}");
     }
 }
+
+#[test]
+fn an_intranet_site_beside_a_public_one_is_named() {
+    let inner = "server { listen 10.0.0.5:443 ssl; server_name a.example; root /srv/a; }";
+    for other in ["203.0.113.1:443 ssl", "443 ssl", "[::]:443 ssl"] {
+        let other = format!("server {{ listen {other}; server_name b.example; root /srv/b; }}");
+        let imported = of_http(&format!("{inner} {other}"), "");
+        assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
+    }
+    let usual = "server { listen 80; listen [::]:80; server_name a.example; root /srv/a; } \
+                 server { listen 443 ssl; server_name b.example; root /srv/b; }";
+    assert!(of_http(usual, "").report.keeps_access());
+}
