@@ -137,3 +137,26 @@ fn an_intranet_site_beside_a_public_one_is_named() {
                  server { listen 443 ssl; server_name b.example; root /srv/b; }";
     assert!(of_http(usual, "").report.keeps_access());
 }
+
+#[test]
+fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
+    let site = "server { listen 443 ssl; server_name a.example; root /srv/a; \
+                include /shared.conf; }";
+    let closed = "server { listen 443 ssl default_server; include /shared.conf; return 444; }";
+    let redirect = "server { listen 80; server_name a.example; include /shared.conf; \
+                    return 301 https://$host$request_uri; }";
+    for other in [closed, redirect] {
+        for line in ["ssl_verify_client on;", "auth_request /check;"] {
+            let imported = of_http(&format!("{other} {site}"), line);
+            assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
+            let alone = of_http(
+                &format!(
+                    "{other} server {{ listen 443 ssl; server_name a.example; \
+                                          root /srv/a; }}"
+                ),
+                line,
+            );
+            assert!(alone.report.keeps_access(), "{other}\n{}", alone.report);
+        }
+    }
+}
