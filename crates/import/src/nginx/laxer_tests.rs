@@ -160,3 +160,19 @@ fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
         }
     }
 }
+
+#[test]
+fn files_that_nginx_does_not_send_are_named() {
+    says_laxer(&[
+        "location / { try_files /nonexistent @php; } location @php { rewrite ^ /index.php last; }",
+        "location / { try_files /index.php =404; } PHP",
+        "location / { try_files $uri /index.php; } PHP \
+         location /storage/ { try_files /dummy /index.php?$args; }",
+        "location / { try_files $uri /index.php; fastcgi_pass unix:/run/php.sock; }",
+        "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
+    ]);
+    says_nothing(&[
+        "location = /health { try_files /health.txt =404; }",
+        "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
+    ]);
+}

@@ -48,8 +48,7 @@ impl<'a> ServerImport<'_, 'a> {
             Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
             Matcher::Exact(_) | Matcher::Named(_) => true,
         };
-        let checks = location.scope.own("try_files").next().is_some();
-        if !is_for_scripts && !checks {
+        if !is_for_scripts {
             let why = "it passes all of these paths to PHP, and files there are served here: deny \
                        them, or move them out of the document root";
             self.report.access_left_out(

@@ -90,7 +90,7 @@ impl<'a> ServerImport<'_, 'a> {
     /// Settings of responses that a location has for itself.
     pub(super) fn location_responses(&mut self, location: &Location<'a>) {
         let scope = location.scope.clone();
-        let Ok(path) = location.pattern_without(&[]) else { return };
+        let Ok(path) = location.pattern_without(&[]) else { return self.proxy(location) };
         let is_php = scope.own("fastcgi_pass").next().is_some();
         let is_all = path == "/*"
             || is_php

@@ -12,6 +12,13 @@ use crate::toml_text;
 /// The statuses of `return` that are redirects.
 const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
 
+/// What stands for the file of the path in `try_files`.
+const OWN_FILE: [&str; 4] = ["$uri", "${uri}", "$document_uri", "$request_filename"];
+
+/// Files that nginx does not send.
+const FILES_EXIST: &str = "it runs for all paths, while files that exist are served here: check \
+                           that the document root has none that must not be seen";
+
 impl<'a> ServerImport<'_, 'a> {
     /// The script for paths without a file: that of `/`, or of the server.
     pub(super) fn front_controller(&mut self, locations: &[Location<'a>]) {
@@ -24,6 +31,7 @@ impl<'a> ServerImport<'_, 'a> {
             self.missing_at_server(locations);
         }
         if let Some(try_files) = scope.get("try_files") {
+            self.files_of_others(try_files);
             let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
             self.fallback(try_files, last, locations);
             return;
@@ -55,9 +63,7 @@ impl<'a> ServerImport<'_, 'a> {
         if let Some(rewrite) = rewrite.filter(|one| ["^", "^(.*)$", ".*"].contains(&one.first()))
             && fallback_script(rewrite.argument(1)).is_some()
         {
-            let why = "the script runs for all paths, while files that exist are served here: \
-                       check that the document root has none that must not be seen";
-            self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
+            self.report.access_left_out(&rewrite.place, &rewrite.shown(), FILES_EXIST);
             self.fallback(rewrite, rewrite.argument(1), locations);
             return;
         }
@@ -80,6 +86,14 @@ impl<'a> ServerImport<'_, 'a> {
                 self.keep(condition);
                 condition.block.iter().for_each(|one| self.report.cover(one));
             }
+        }
+    }
+
+    /// A `try_files` that never sends the file of the path.
+    fn files_of_others(&mut self, try_files: &Directive) {
+        let files = try_files.arguments.split_last().map(|(_, files)| files).unwrap_or_default();
+        if !files.iter().any(|file| OWN_FILE.iter().any(|own| file.contains(own))) {
+            self.report.access_left_out(&try_files.place, &try_files.shown(), FILES_EXIST);
         }
     }
 
@@ -311,6 +325,10 @@ impl<'a> ServerImport<'_, 'a> {
             for try_files in location.scope.own("try_files") {
                 if self.report.is_covered(&try_files.place, "try_files") {
                     continue;
+                }
+                let is_one = matches!(location.matcher, Matcher::Exact(_) | Matcher::Named(_));
+                if !runs_php && !is_one {
+                    self.files_of_others(try_files);
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
                 let script = fallback_script(last).filter(|(script, _)| script == front);
