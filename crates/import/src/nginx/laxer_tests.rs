@@ -176,3 +176,19 @@ fn files_that_nginx_does_not_send_are_named() {
         "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
     ]);
 }
+
+#[test]
+fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
+    says_laxer(&[
+        r#"if ($remote_addr !~ "^10\.") { return 302 https://www.example.com/; }"#,
+        r#"if ($cookie_auth != "x") { rewrite ^ /login.html last; }"#,
+        "location /a/ { if ($allowed = 0) { return 302 /login; } }",
+        "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
+    ]);
+    says_nothing(&[
+        "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
+        "if ($http_user_agent ~ bot) { return 302 /bots; }",
+        "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
+        "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
+    ]);
+}

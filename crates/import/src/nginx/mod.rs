@@ -2,6 +2,7 @@
 
 mod access_logs;
 mod access_rules;
+mod client_tests;
 mod fastcgi_cache;
 mod known;
 #[cfg(test)]

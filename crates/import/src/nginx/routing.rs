@@ -1,5 +1,6 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
+use super::client_tests::is_about_client;
 use super::location::{Location, Matcher};
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
@@ -278,8 +279,12 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
+        let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
+        let is_inner = to.starts_with('/') && !["permanent", "redirect"].contains(&flag);
+        // The script may decide who sees the files of these paths.
+        let is_gate = is_inner && fallback_script(to).is_some();
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
-        match has_php {
+        match has_php || is_gate {
             true => self.report.access_left_out(place, &rewrite.shown(), &why),
             false => self.report.left_out(place, &rewrite.shown(), &why),
         }
@@ -401,13 +406,15 @@ impl<'a> ServerImport<'_, 'a> {
             matches!(one.name.as_str(), "return" | "deny" | "allow" | "auth_basic")
                 && !REDIRECTS.contains(&one.first())
         });
+        let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
+        let is_gate = condition.block.iter().any(leads) && is_about_client(test);
         let what = condition.shown();
         condition.block.iter().for_each(|one| self.report.cover(one));
-        match refuses {
+        match refuses || is_gate {
             true => self.report.access_left_out(
                 &condition.place,
                 &what,
-                "`if` refuses requests by this test; there is no counterpart but `deny`, or \
+                "`if` refuses or redirects requests by this test; there is no counterpart but `deny`, or \
                  `.htaccess` rules with `htaccess = true`",
             ),
             false => self.report.left_out(
