@@ -192,3 +192,27 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
     ]);
 }
+
+#[test]
+fn headers_that_name_the_user_are_those_of_clients() {
+    let proxy = "location /a/ { proxy_pass http://127.0.0.1:3000; proxy_set_header";
+    for header in ["X-Remote-User $remote_user", "X-User \"\"", "X-Verify $ssl_client_verify"] {
+        says_laxer(&[&format!("{proxy} {header}; }}")]);
+    }
+    for header in [
+        "Host $host",
+        "X-Forwarded-Proto $scheme",
+        "X-NginX-Proxy true",
+        "Proxy \"\"",
+        "X-Api-Key $http_x_api_key",
+    ] {
+        says_nothing(&[&format!("{proxy} {header}; }}")]);
+    }
+    let php = PHP.replace('}', "fastcgi_param");
+    for param in ["HTTP_X_REMOTE_USER \"\"", "HTTP_X_DN $ssl_client_s_dn", "HTTP_X_ADMIN 0"] {
+        says_laxer(&[&format!("{php} {param}; }}")]);
+    }
+    for param in ["HTTP_PROXY \"\"", "HTTP_HOST $host", "HTTP_AUTHORIZATION $http_authorization"] {
+        says_nothing(&[&format!("{php} {param}; }}")]);
+    }
+}

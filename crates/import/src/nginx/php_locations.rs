@@ -129,6 +129,10 @@ impl<'a> ServerImport<'_, 'a> {
                 "PHP_VALUE" => self.php_settings(param, "php_value", value),
                 "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", value),
                 "SCRIPT_FILENAME" => self.script_filename(param, value),
+                _ if is_of_client(name, value) => {
+                    let why = "scripts get this header as clients send it: they must not trust it";
+                    self.report.access_left_out(&param.place, &param.shown(), why);
+                }
                 _ if STANDARD_PARAMETERS.contains(&name) || value.is_empty() => self.keep(param),
                 _ if value.contains('$') => {
                     let why = "scripts do not get this parameter: its value is not fixed";
@@ -273,6 +277,13 @@ impl<'a> ServerImport<'_, 'a> {
         let rest: Vec<String> = rest.map(|part| part[1 + flags.len()..].to_owned()).collect();
         (!rest.is_empty()).then(|| format!("~{flags}({})", rest.join("|")))
     }
+}
+
+/// Whether a parameter replaces a header of clients.
+fn is_of_client(name: &str, value: &str) -> bool {
+    let header = name.strip_prefix("HTTP_").map(str::to_ascii_lowercase);
+    let is_other = !STANDARD_PARAMETERS.contains(&name);
+    header.is_some_and(|header| is_other && value != format!("$http_{header}"))
 }
 
 /// Whether a location, or one in it, runs scripts.
