@@ -6,7 +6,8 @@ use std::fs;
 use super::*;
 
 /// Pools of php-fpm.
-const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n";
+const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
+    php_admin_value[open_basedir] = /srv\n";
 
 /// Scripts run.
 const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
@@ -214,5 +215,38 @@ fn headers_that_name_the_user_are_those_of_clients() {
     }
     for param in ["HTTP_PROXY \"\"", "HTTP_HOST $host", "HTTP_AUTHORIZATION $http_authorization"] {
         says_nothing(&[&format!("{php} {param}; }}")]);
+    }
+}
+
+#[test]
+fn internal_locations_are_so_with_those_in_them_and_their_scripts() {
+    let inner = of_server("location /p/ { internal; location /p/img/ { expires 1d; } }");
+    assert!(inner.toml.contains("path = \"/p/img/*\", status = 404"), "{}", inner.toml);
+    let front = "location / { try_files $uri /index.php; }";
+    let php = |text: &str| {
+        format!("{front} location {text} {{ internal; fastcgi_pass unix:/run/php.sock; }}")
+    };
+    says_laxer(&[&php("~ ^/inner/.*\\.php$"), &php("~ ^/(index|admin)\\.php$")]);
+    says_nothing(&[&php("~ ^/index\\.php(/|$)"), &php("= /index.php")]);
+}
+
+#[test]
+fn what_confines_scripts_is_that_of_nginx() {
+    let php = |value: &str| {
+        PHP.replace('}', &format!("fastcgi_param PHP_ADMIN_VALUE \"open_basedir={value}\"; }}"))
+    };
+    let server = |name: &str, lines: &str| {
+        format!("server {{ server_name {name}; root /srv/{name}; {lines} }}")
+    };
+    let imported = of_http(&server("blog", &php("/srv/blog")), "");
+    let toml = &imported.toml;
+    assert!(toml.contains("php_admin_value.open_basedir = \"/srv/blog\""), "{toml}");
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let two = server("a", &php("/srv/a")) + &server("b", &php("/srv/b"));
+    let upstream = server("a", &php("/srv/a").replace("unix:/run/php.sock", "127.0.0.1:9000"));
+    let shared = server("a", &php("/srv/a")) + &server("b", PHP);
+    for http in [two, upstream, shared] {
+        let imported = of_http(&http, "");
+        assert!(!imported.report.keeps_access(), "{http}\n{}", imported.report);
     }
 }

@@ -6,7 +6,7 @@ use super::known::STANDARD_PARAMETERS;
 use super::location::{Location, Matcher};
 use super::server::{ANY_SCRIPT, ServerImport, refuses};
 use crate::file_draft::Placed;
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
 use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -175,6 +175,9 @@ impl<'a> ServerImport<'_, 'a> {
                 self.keep(param);
                 self.pools.param(pool.trim_matches('"'), &param.place, &param.shown());
             }
+            Err(why) if CONFINING.contains(&name) => {
+                self.report.access_left_out(&param.place, &param.shown(), &why);
+            }
             Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
         }
     }
@@ -317,6 +320,16 @@ fn matches_no_script(location: &Location<'_>) -> bool {
 pub(super) fn matches_path(location: &Location<'_>, path: &[u8]) -> bool {
     let pattern = location.pattern();
     pattern.is_ok_and(|text| Pattern::parse(&text).is_ok_and(|pattern| pattern.matches(path)))
+}
+
+/// The scripts that a location names, if it names all that it runs.
+pub(super) fn scripts_of(location: &Location<'_>) -> Vec<String> {
+    match &location.matcher {
+        Matcher::Exact(path) => vec![path.clone()],
+        Matcher::Prefix { text, .. } if text.ends_with(".php") => vec![text.clone()],
+        Matcher::Regex(text) => named_scripts(text),
+        Matcher::Prefix { .. } | Matcher::Named(_) => Vec::new(),
+    }
 }
 
 /// The scripts that a regular expression such as `^/(index|get)\.php` names.

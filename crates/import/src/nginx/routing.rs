@@ -2,6 +2,7 @@
 
 use super::client_tests::is_about_client;
 use super::location::{Location, Matcher};
+use super::php_locations::scripts_of;
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
 use super::server::ServerImport;
@@ -543,16 +544,21 @@ impl<'a> ServerImport<'_, 'a> {
         false
     }
 
-    /// `internal` without a folder: clients get a 404.
+    /// `internal` without a folder, also of the location around: clients get a 404.
     pub(super) fn internal(&mut self, location: &Location<'a>) {
-        let Some(internal) = location.scope.own("internal").next() else { return };
-        if location.scope.own("fastcgi_pass").next().is_some()
-            || matches!(location.matcher, Matcher::Named(_))
-        {
+        let Some(internal) = location.scope.get("internal") else { return };
+        if !location.scope.has("fastcgi_pass") {
+            return self.refusal(location, internal, "404");
+        }
+        let front = self.site.settings.value("front_controller").unwrap_or_default();
+        let scripts = scripts_of(location);
+        let is_front = |script: &String| script == front.trim_matches('"');
+        if !scripts.is_empty() && scripts.iter().all(is_front) {
             let why = "clients may request the script by its own name";
             return self.report.changed(&internal.place, &internal.shown(), why);
         }
-        self.refusal(location, internal, "404");
+        let why = "clients may request these scripts by their own names: write `deny` of the site";
+        self.report.access_left_out(&internal.place, &internal.shown(), why);
     }
 }
 
