@@ -1,6 +1,6 @@
 //! What the test of an `if` is about.
 
-/// Variables about the address that a client asks for and about its program, by which sites redirect.
+/// Variables about the address that a client asks for, and about its program.
 const OF_ADDRESS: [&str; 22] = [
     "document_root",
     "document_uri",

@@ -103,7 +103,11 @@ fn scripts_in_locations_without_php_do_not_run() {
         assert!(list.is_some_and(|list| list.contains(denied)), "{lines}\n{}", imported.toml);
     }
     says_laxer(&["location ~ ^/(?!app/) { expires 30d; } PHP"]);
-    says_nothing(&["location ~ ^/(?!app/).*\\.(css|js)$ { expires 30d; } PHP"]);
+    says_nothing(&[
+        "location ~ ^/(?!app/).*\\.(css|js)$ { expires 30d; } PHP",
+        "location / { try_files $uri @php; } location ~ ^/(?!app/) { expires 30d; } \
+         location @php { fastcgi_pass unix:/run/php.sock; }",
+    ]);
 }
 
 #[test]
@@ -118,6 +122,7 @@ fn the_root_of_the_location_for_all_paths_is_that_of_the_site() {
     for lines in [
         "location ~ ^/a/ { root /srv/other; }",
         "location ~ ^/a/(.*)$ { alias /srv/other/$1; }",
+        "location ~ ^/a/ { root /srv/app/$host; }",
         "location / { location ~ ^/a/ { root /srv/other; } }",
         "location ^~ /a/ { root /srv/$host; }",
     ] {

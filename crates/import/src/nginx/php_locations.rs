@@ -36,7 +36,9 @@ impl<'a> ServerImport<'_, 'a> {
             Some(general) => self.folders_without_php(locations, general),
             None => {
                 self.only_some_scripts(&php);
-                php.iter().for_each(|one| self.folders_without_php(locations, one));
+                // A named one runs the script of the fallback alone.
+                let by_path = php.iter().filter(|one| !matches!(one.matcher, Matcher::Named(_)));
+                by_path.for_each(|one| self.folders_without_php(locations, one));
             }
         }
     }

@@ -415,8 +415,8 @@ impl<'a> ServerImport<'_, 'a> {
             true => self.report.access_left_out(
                 &condition.place,
                 &what,
-                "`if` refuses or redirects requests by this test; there is no counterpart but `deny`, or \
-                 `.htaccess` rules with `htaccess = true`",
+                "`if` refuses or redirects requests by this test; there is no counterpart but \
+                 `deny`, or `.htaccess` rules with `htaccess = true`",
             ),
             false => self.report.left_out(
                 &condition.place,
@@ -491,12 +491,13 @@ impl<'a> ServerImport<'_, 'a> {
         let Some(from) = alias.or(root) else { return false };
         let folder = self.absolute(from.first());
         let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
-            let end = |folder: &str| folder.trim_end_matches('/').to_owned();
-            // Groups of the expression stand for the path below the folder.
-            let fixed = end(folder.split('$').next().unwrap_or_default());
+            // The group of an expression stands for the path below the folder.
+            let fixed = folder.trim_end_matches("$1").trim_end_matches('/');
             let around = location.scope.outer().group(&["root", "alias"]).pop();
-            let around = around.map(|one| end(&self.absolute(one.first())));
-            if fixed == end(&self.root) || around == Some(fixed) {
+            let around = around.map(|one| self.absolute(one.first()));
+            let is_around = around.is_some_and(|one| one.trim_end_matches('/') == fixed);
+            let is_same = folder.trim_end_matches('/') == self.root.trim_end_matches('/');
+            if is_same || is_around && location.around.is_some() {
                 self.keep(from);
                 return false;
             }
