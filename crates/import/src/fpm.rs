@@ -7,9 +7,13 @@ use maitred_config::fpm::{Statement, read_line};
 
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
-use crate::report::{ImportReport, SourceLine};
+use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
 use crate::values;
+
+/// Settings of PHP that confine scripts.
+pub const CONFINING: [&str; 4] =
+    ["open_basedir", "disable_functions", "disable_classes", "allow_url_include"];
 
 /// Deepest include.
 const MAX_DEPTH: usize = 10;
@@ -327,6 +331,17 @@ impl PoolPlan {
                 draft.settings.set("php", Placed::new(toml_text::string(version), &pool.place));
             }
             for entry in &pool.entries {
+                let key = entry.key.clone().unwrap_or_default();
+                if self.entries.contains_key(&(name.clone(), entry.name.clone(), key.clone())) {
+                    let is_shared = self.sites.get(name).is_some_and(|sites| sites.len() > 1);
+                    let why = "the value that the web server sends is in its place";
+                    let outcome = match is_shared && CONFINING.contains(&key.as_str()) {
+                        true => Outcome::LeftOutAccess,
+                        false => Outcome::Changed,
+                    };
+                    report.add(outcome, &entry.place, &format!("{}[{key}]", entry.name), why);
+                    continue;
+                }
                 convert(entry, pool, &mut draft, report);
             }
             self.timeouts(pool, name, &mut draft, report);

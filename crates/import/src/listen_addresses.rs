@@ -23,7 +23,14 @@ impl Listen {
         self.host.starts_with("127.") || self.host == "[::1]" || self.host == "localhost"
     }
 
-    /// The address and the port, for comparison.
+    /// Where clients reach it: `*` is every address of IPv6, too, and the ports of HTTP and HTTPS
+    /// are one.
+    fn reached(&self) -> (&str, u16) {
+        let host = if self.host == "[::]" { "*" } else { &self.host };
+        (host, if self.port == 443 { 80 } else { self.port })
+    }
+
+    /// The address and the port, as written.
     pub fn key(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -66,20 +73,46 @@ pub fn reach(own: &[Listen], all: &[&[Listen]]) -> Reach {
         return Reach::ThisMachine;
     }
     let keys: BTreeSet<String> = own.iter().map(Listen::key).collect();
-    let usual = |one: &&Listen| ![80, 443].contains(&one.port) || one.is_loopback();
-    let unusual = others().filter(usual).chain(own.iter().filter(usual));
-    let differs = unusual.map(Listen::key).any(|key| {
-        all.iter().any(|one| {
-            let its: BTreeSet<String> = one.iter().map(Listen::key).collect();
-            its.contains(&key) != keys.contains(&key)
-        })
-    });
-    match differs {
+    let reached: BTreeSet<(&str, u16)> = own.iter().map(Listen::reached).collect();
+    let is_new = |one: &Listen| {
+        let (host, port) = one.reached();
+        !reached.contains(&(host, port)) && !reached.contains(&("*", port))
+    };
+    match others().any(is_new) {
         false => Reach::All,
         true => Reach::Some(format!(
             "every site is served at every address, and this one was at {} only: restrict it with \
              `allow`, or serve it with a second maitred",
             keys.into_iter().collect::<Vec<_>>().join(", ")
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listen(host: &str, port: u16) -> Listen {
+        let host = host.to_owned();
+        Listen { host, port, is_tls: port == 443, is_default: false, is_proxied: false }
+    }
+
+    #[test]
+    fn a_site_is_reached_by_more_clients_if_another_one_has_a_new_address_or_port() {
+        let is_more =
+            |own: &[Listen], other: &[Listen]| matches!(reach(own, &[own, other]), Reach::Some(_));
+        let inner = [listen("10.0.0.5", 443)];
+        for (other, more) in [
+            (vec![listen("203.0.113.1", 443)], true),
+            (vec![listen("*", 443)], true),
+            (vec![listen("[::]", 80)], true),
+            (vec![listen("10.0.0.5", 80)], false),
+            (vec![listen("10.0.0.5", 8443)], true),
+        ] {
+            assert_eq!(is_more(&inner, &other), more, "{other:?}");
+        }
+        for other in [vec![listen("*", 80)], vec![listen("[::]", 443)], inner.to_vec()] {
+            assert!(!is_more(&[listen("*", 443)], &other), "{other:?}");
+        }
     }
 }

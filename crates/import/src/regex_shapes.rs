@@ -1,11 +1,16 @@
 //! Simple regular expressions as paths, prefixes and endings.
 
-use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
 
 use crate::prefix_complement::LiteralPath;
+use crate::values;
 
 /// Most paths of one expression.
 const MAX_PATHS: usize = 30;
+
+/// The end of the name of a script.
+const SCRIPT_END: &[u8] = b".php";
 
 /// Paths of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,9 +63,55 @@ fn literals(expression: &str) -> Option<Vec<String>> {
     texts.filter(|_| is_exact)
 }
 
+/// Whether all that an expression matches ends otherwise than a script, as with `\.(css|js)$`.
+pub fn ends_otherwise(expression: &str) -> bool {
+    let text = expression.trim_start_matches("(?i)");
+    values::alternatives(text).iter().all(|part| {
+        let whole = regex_syntax::parse(part);
+        // Look-around before an ending says nothing of it.
+        let end = || part.rfind("\\.").and_then(|at| regex_syntax::parse(&part[at..]).ok());
+        let Some(parsed) = whole.ok().or_else(end) else { return false };
+        let is_anchored = parsed.properties().look_set_suffix().contains(Look::End);
+        let mut extractor = Extractor::new();
+        let found = extractor.kind(ExtractKind::Suffix).extract(&parsed);
+        let is_other = |end: &[u8]| {
+            let end = end.to_ascii_lowercase();
+            !end.ends_with(SCRIPT_END) && !SCRIPT_END.ends_with(&end)
+        };
+        let ends = found.literals();
+        is_anchored && ends.is_some_and(|all| all.iter().all(|one| is_other(one.as_bytes())))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ending_is_that_of_no_script_only_if_it_says_so() {
+        for text in [
+            r"\.(css|js)$",
+            r"(?i)^/(a|b)/.+\.(?:jpe?g|woff2?)$",
+            r"\.txt$|\.log$",
+            r"^/(?!a).*\.(css|js)$",
+            r"^/w/(COPYING|CREDITS)$",
+        ] {
+            assert!(ends_otherwise(text), "{text}");
+        }
+        for text in [
+            r"^/(media|uploads)/(.+)$",
+            r"^/a/[^/]+$",
+            r"^/a/.*$",
+            r"\.(css|PHP)$",
+            r"\.(css|js)",
+            r"\.css|\.js$",
+            r"^/a(/|$)",
+            r"^/(?!a)(.+)$",
+            r"\.p?hp$",
+        ] {
+            assert!(!ends_otherwise(text), "{text}");
+        }
+    }
 
     #[test]
     fn simple_expressions_are_paths_prefixes_and_endings() {

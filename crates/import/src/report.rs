@@ -57,6 +57,10 @@ pub struct ImportReport {
     findings: Vec<ImportFinding>,
     covered: BTreeSet<(SourceLine, String)>,
     covered_before: BTreeSet<(SourceLine, String)>,
+    /// Directives of servers that are no site.
+    dropped: BTreeSet<(SourceLine, String)>,
+    /// Directives of those that are one.
+    imported: BTreeSet<(SourceLine, String)>,
 }
 
 impl ImportReport {
@@ -97,6 +101,19 @@ impl ImportReport {
         directive.block.iter().for_each(|inner| self.cover(inner));
     }
 
+    /// Marks a directive, and those in its block, as those of a server that is no site. A site may
+    /// include the same file.
+    pub fn drop_server(&mut self, directive: &Directive) {
+        self.dropped.insert((directive.place.clone(), directive.name.clone()));
+        directive.block.iter().for_each(|inner| self.drop_server(inner));
+    }
+
+    /// Marks a directive, and those in its block, as those of a site.
+    pub fn imports(&mut self, directive: &Directive) {
+        self.imported.insert((directive.place.clone(), directive.name.clone()));
+        directive.block.iter().for_each(|inner| self.imports(inner));
+    }
+
     /// From now on, directives are those of another server. Servers may include the same file.
     pub fn begin_server(&mut self) {
         self.covered_before.append(&mut self.covered);
@@ -105,7 +122,9 @@ impl ImportReport {
     /// Whether there is a finding for this directive, of whatever server.
     pub fn is_known(&self, place: &SourceLine, name: &str) -> bool {
         let one = (place.clone(), name.to_owned());
-        self.covered.contains(&one) || self.covered_before.contains(&one)
+        self.covered.contains(&one)
+            || self.covered_before.contains(&one)
+            || self.dropped.contains(&one) && !self.imported.contains(&one)
     }
 
     /// Whether there is a finding for this directive of this server.

@@ -458,7 +458,7 @@ impl<'a> HostsImport<'_, 'a> {
         };
         let is_redirected = file.tls.value("redirect").is_some();
         if host.is_only_redirect() && is_redirected && host.names.iter().all(has_tls) {
-            host.section.into_iter().for_each(|one| self.report.cover(one));
+            host.section.into_iter().for_each(|one| self.report.drop_server(one));
             return;
         }
         let mut hosts = host.names.clone();
@@ -473,6 +473,8 @@ impl<'a> HostsImport<'_, 'a> {
             }
         }
         self.report.begin_server();
+        let own = host.directives.iter().filter(|one| !one.is("<VirtualHost"));
+        own.for_each(|one| self.report.imports(one));
         let import = HostImport::new(self, host);
         let mut site = import.import(&hosts);
         let others: Vec<&[Listen]> = all.iter().map(|one| one.listens.as_slice()).collect();

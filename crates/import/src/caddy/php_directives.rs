@@ -106,6 +106,7 @@ impl SiteWalk<'_, '_, '_> {
                     self.front = Some((script, one.place.clone()));
                 }
                 "try_files" => {
+                    self.files_of_others(one);
                     self.try_files(&one.arguments, one, &BlockPaths::default());
                     continue;
                 }

@@ -276,7 +276,10 @@ impl<'a> SiteWalk<'_, '_, 'a> {
             "encode" => self.encode(asked),
             "rewrite" => self.rewrite(asked),
             "try_files" => match asked.condition.beside_paths() {
-                None => self.try_files(asked.arguments, asked.line, &asked.area),
+                None => {
+                    self.files_of_others(asked.line);
+                    self.try_files(asked.arguments, asked.line, &asked.area);
+                }
                 Some(_) => self.left_out(asked.line, "it is for some requests alone"),
             },
             "uri" => self.uri(asked),

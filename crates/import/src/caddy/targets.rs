@@ -162,6 +162,17 @@ impl SiteWalk<'_, '_, '_> {
         }
     }
 
+    /// A `try_files` that never leads to the file of the path.
+    pub(super) fn files_of_others(&mut self, line: &Directive) {
+        let is_own = |file: &String| file.contains("{path}") || file.contains("uri.path}");
+        let is_file = line.arguments.iter().any(|file| !file.starts_with('='));
+        if is_file && !line.arguments.iter().any(is_own) {
+            let why = "it runs for all paths, while files that exist are served here: check that \
+                       the document root has none that must not be seen";
+            self.shared.report.access_left_out(&line.place, &line.shown(), why);
+        }
+    }
+
     /// `try_files`: what serves paths without a file.
     pub(super) fn try_files(&mut self, files: &[String], line: &Directive, area: &BlockPaths) {
         let short = |file: &String| file.replace("{http.request.uri.path}", "{path}");

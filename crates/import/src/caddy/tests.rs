@@ -317,3 +317,11 @@ fn the_times_of_a_stop_are_imported() {
         assert!(imported.report.to_string().contains(name), "{}", imported.report);
     }
 }
+
+#[test]
+fn a_script_for_all_paths_hides_no_files_here() {
+    let of_files = |files: &str| of(&format!("a.example {{\n{PHP}\ntry_files {files}\n}}"));
+    let imported = of_files("/index.php");
+    assert!(!imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
+    assert!(of_files("{path} /index.php").report.keeps_access());
+}

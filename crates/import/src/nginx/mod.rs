@@ -2,8 +2,11 @@
 
 mod access_logs;
 mod access_rules;
+mod client_tests;
 mod fastcgi_cache;
 mod known;
+#[cfg(test)]
+mod laxer_tests;
 mod listeners;
 mod location;
 mod missing_files;

@@ -6,7 +6,8 @@ use super::known::STANDARD_PARAMETERS;
 use super::location::{Location, Matcher};
 use super::server::{ANY_SCRIPT, ServerImport, refuses};
 use crate::file_draft::Placed;
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
+use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
@@ -14,8 +15,8 @@ use crate::values;
 impl<'a> ServerImport<'_, 'a> {
     /// The pool of the site, which scripts may run, and the parameters that they get.
     pub(super) fn php(&mut self, locations: &[Location<'a>]) {
-        let has_php = |one: &&Location<'_>| one.scope.own("fastcgi_pass").next().is_some();
-        let php: Vec<&Location<'a>> = locations.iter().filter(has_php).collect();
+        let passes = |one: &&Location<'_>| one.scope.own("fastcgi_pass").next().is_some();
+        let php: Vec<&Location<'a>> = locations.iter().filter(passes).collect();
         if php.is_empty() {
             let why = "no location has fastcgi_pass";
             let all = Placed::because(toml_text::string("/*"), &self.place.clone(), why);
@@ -32,9 +33,13 @@ impl<'a> ServerImport<'_, 'a> {
             self.files_in(location);
         }
         match general {
-            None if !php.is_empty() => self.only_some_scripts(&php),
             Some(general) => self.folders_without_php(locations, general),
-            None => {}
+            None => {
+                self.only_some_scripts(&php);
+                // A named one runs the script of the fallback alone.
+                let by_path = php.iter().filter(|one| !matches!(one.matcher, Matcher::Named(_)));
+                by_path.for_each(|one| self.folders_without_php(locations, one));
+            }
         }
     }
 
@@ -45,8 +50,7 @@ impl<'a> ServerImport<'_, 'a> {
             Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
             Matcher::Exact(_) | Matcher::Named(_) => true,
         };
-        let checks = location.scope.own("try_files").next().is_some();
-        if !is_for_scripts && !checks {
+        if !is_for_scripts {
             let why = "it passes all of these paths to PHP, and files there are served here: deny \
                        them, or move them out of the document root";
             self.report.access_left_out(
@@ -127,6 +131,10 @@ impl<'a> ServerImport<'_, 'a> {
                 "PHP_VALUE" => self.php_settings(param, "php_value", value),
                 "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", value),
                 "SCRIPT_FILENAME" => self.script_filename(param, value),
+                _ if is_of_client(name, value) => {
+                    let why = "scripts get this header as clients send it: they must not trust it";
+                    self.report.access_left_out(&param.place, &param.shown(), why);
+                }
                 _ if STANDARD_PARAMETERS.contains(&name) || value.is_empty() => self.keep(param),
                 _ if value.contains('$') => {
                     let why = "scripts do not get this parameter: its value is not fixed";
@@ -168,6 +176,9 @@ impl<'a> ServerImport<'_, 'a> {
             Ok(()) => {
                 self.keep(param);
                 self.pools.param(pool.trim_matches('"'), &param.place, &param.shown());
+            }
+            Err(why) if CONFINING.contains(&name) => {
+                self.report.access_left_out(&param.place, &param.shown(), &why);
             }
             Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
         }
@@ -216,35 +227,30 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
-    /// `deny_php` for locations before the one that runs scripts.
-    fn folders_without_php(&mut self, locations: &[Location<'a>], general: &Location<'a>) {
-        let place = |one: &Location<'_>| one.directive.place.clone();
-        let index = locations.iter().position(|one| place(one) == place(general)).unwrap_or(0);
-        for location in &locations[..index] {
-            let runs = |scope: &super::scope::Scope<'_>| {
-                let inner = |one: &Directive| {
-                    one.name == "fastcgi_pass"
-                        || one.block.iter().any(|one| one.name == "fastcgi_pass")
-                };
-                scope.directives().iter().any(inner)
-            };
-            let ends_otherwise = matches!(&location.matcher, Matcher::Regex(text)
-                if text.ends_with('$') && !text.contains("php") && !text.ends_with("*$"));
-            let is_script = location
-                .matcher
-                .literal()
-                .is_none_or(|path| !path.is_exact || path.text.ends_with(".php"));
-            let is_inner = location.around.as_deref().is_some_and(|prefix| prefix != "/");
-            let is_covered = runs(&location.scope) || refuses(location);
-            if is_covered || ends_otherwise || !is_script || is_inner {
+    /// `deny_php` for locations that nginx chooses before one that runs scripts.
+    fn folders_without_php(&mut self, locations: &[Location<'a>], runs: &Location<'a>) {
+        let is_it = |one: &Location<'_>| std::ptr::eq(one.directive, runs.directive);
+        let index = locations.iter().position(is_it).unwrap_or(0);
+        let later = locations[index..].iter().filter(|one| is_searched_alone(one, runs));
+        for location in locations[..index].iter().chain(later) {
+            if has_php(location) || refuses(location) || matches_no_script(location) {
                 continue;
             }
-            let Ok(pattern) = location.pattern() else { continue };
+            let Directive { place, .. } = location.directive;
+            let pattern = match location.pattern() {
+                Ok(pattern) => pattern,
+                Err(_) if matches!(location.matcher, Matcher::Named(_)) => continue,
+                Err(why) => {
+                    let why = format!("{why}; it has no PHP: write `deny_php` of the site");
+                    self.report.access_left_out(place, &location.directive.shown(), &why);
+                    continue;
+                }
+            };
             if Pattern::parse(&pattern).is_ok_and(|one| one.matches(b"/index.php")) {
                 continue;
             }
-            let why = "no PHP in this location";
-            let item = Placed::because(toml_text::string(&pattern), &location.directive.place, why);
+            let item =
+                Placed::because(toml_text::string(&pattern), place, "no PHP in this location");
             self.site.settings.push("deny_php", item);
         }
     }
@@ -278,10 +284,54 @@ impl<'a> ServerImport<'_, 'a> {
     }
 }
 
+/// Whether a parameter replaces a header of clients.
+fn is_of_client(name: &str, value: &str) -> bool {
+    let header = name.strip_prefix("HTTP_").map(str::to_ascii_lowercase);
+    let is_other = !STANDARD_PARAMETERS.contains(&name);
+    header.is_some_and(|header| is_other && value != format!("$http_{header}"))
+}
+
+/// Whether a location, or one in it, runs scripts.
+fn has_php(location: &Location<'_>) -> bool {
+    let runs = |one: &Directive| {
+        one.name == "fastcgi_pass" || one.block.iter().any(|one| one.name == "fastcgi_pass")
+    };
+    location.scope.directives().iter().any(runs)
+}
+
+/// Whether nginx searches a location alone for its paths, and not the one around another.
+fn is_searched_alone(location: &Location<'_>, other: &Location<'_>) -> bool {
+    let Some(around) = &other.around else { return false };
+    let is_further_out = location.around.as_ref().map_or(0, String::len) < around.len();
+    let own = location.matcher.literal().map(|one| one.text).unwrap_or_default();
+    is_further_out && own.len() > around.len() && own.starts_with(around.as_str())
+}
+
+/// Whether no path of a location is a script, or nginx goes on to others for scripts.
+fn matches_no_script(location: &Location<'_>) -> bool {
+    let is_inner = location.around.as_deref().is_some_and(|prefix| prefix != "/");
+    match &location.matcher {
+        Matcher::Exact(path) => !path.ends_with(".php"),
+        Matcher::Regex(text) => ends_otherwise(text),
+        Matcher::Prefix { .. } => is_inner,
+        Matcher::Named(_) => true,
+    }
+}
+
 /// Whether a location matches a path.
 pub(super) fn matches_path(location: &Location<'_>, path: &[u8]) -> bool {
     let pattern = location.pattern();
     pattern.is_ok_and(|text| Pattern::parse(&text).is_ok_and(|pattern| pattern.matches(path)))
+}
+
+/// The scripts that a location names, if it names all that it runs.
+pub(super) fn scripts_of(location: &Location<'_>) -> Vec<String> {
+    match &location.matcher {
+        Matcher::Exact(path) => vec![path.clone()],
+        Matcher::Prefix { text, .. } if text.ends_with(".php") => vec![text.clone()],
+        Matcher::Regex(text) => named_scripts(text),
+        Matcher::Prefix { .. } | Matcher::Named(_) => Vec::new(),
+    }
 }
 
 /// The scripts that a regular expression such as `^/(index|get)\.php` names.

@@ -20,6 +20,26 @@ const BODY: &str = "\"1M\"";
 /// What stands for `client_max_body_size 0`.
 const ANY_BODY: &str = "\"1024G\"";
 
+/// Headers for upstream servers that maitred sends itself, or drops.
+const USUAL: [&str; 6] = ["host", "upgrade", "connection", "x-real-ip", "accept-encoding", "proxy"];
+
+/// Headers by which no application knows a user that the proxy has found.
+const NO_TRUST: [&str; 13] = [
+    "accept",
+    "accept-language",
+    "cache-control",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "user-agent",
+    "x-nginx-proxy",
+    "x-request-id",
+];
+
 impl<'a> ServerImport<'_, 'a> {
     /// Settings of responses that the whole server has.
     pub(super) fn server_responses(&mut self) {
@@ -90,7 +110,7 @@ impl<'a> ServerImport<'_, 'a> {
     /// Settings of responses that a location has for itself.
     pub(super) fn location_responses(&mut self, location: &Location<'a>) {
         let scope = location.scope.clone();
-        let Ok(path) = location.pattern_without(&[]) else { return };
+        let Ok(path) = location.pattern_without(&[]) else { return self.proxy(location) };
         let is_php = scope.own("fastcgi_pass").next().is_some();
         let is_all = path == "/*"
             || is_php
@@ -376,14 +396,16 @@ impl<'a> ServerImport<'_, 'a> {
 
     /// `X-Forwarded-…`, `Upgrade` and `Connection` are what maitred sends anyway.
     fn proxy_header(&mut self, header: &Directive) {
-        let name = header.first().to_ascii_lowercase();
-        let usual = ["host", "upgrade", "connection", "x-real-ip", "accept-encoding"];
-        match usual.contains(&name.as_str()) || name.starts_with("x-forwarded-") {
-            true => self.keep(header),
-            false => {
-                let why = "the upstream server does not get this header";
-                self.report.left_out(&header.place, &header.shown(), why);
-            }
+        let (name, value) = (header.first().to_ascii_lowercase(), header.argument(1));
+        let is_usual = USUAL.contains(&name.as_str()) || name.starts_with("x-forwarded-");
+        if is_usual || value == format!("$http_{}", name.replace('-', "_")) {
+            return self.keep(header);
         }
+        if NO_TRUST.contains(&name.as_str()) {
+            let why = "the upstream server gets the header of the client";
+            return self.report.left_out(&header.place, &header.shown(), why);
+        }
+        let why = "the upstream server gets this header as clients send it: it must not trust it";
+        self.report.access_left_out(&header.place, &header.shown(), why);
     }
 }

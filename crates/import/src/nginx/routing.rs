@@ -1,6 +1,8 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
+use super::client_tests::is_about_client;
 use super::location::{Location, Matcher};
+use super::php_locations::scripts_of;
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
 use super::server::ServerImport;
@@ -11,6 +13,13 @@ use crate::toml_text;
 
 /// The statuses of `return` that are redirects.
 const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+
+/// What stands for the file of the path in `try_files`.
+const OWN_FILE: [&str; 4] = ["$uri", "${uri}", "$document_uri", "$request_filename"];
+
+/// Files that nginx does not send.
+const FILES_EXIST: &str = "it runs for all paths, while files that exist are served here: check \
+                           that the document root has none that must not be seen";
 
 impl<'a> ServerImport<'_, 'a> {
     /// The script for paths without a file: that of `/`, or of the server.
@@ -24,6 +33,7 @@ impl<'a> ServerImport<'_, 'a> {
             self.missing_at_server(locations);
         }
         if let Some(try_files) = scope.get("try_files") {
+            self.files_of_others(try_files);
             let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
             self.fallback(try_files, last, locations);
             return;
@@ -55,9 +65,7 @@ impl<'a> ServerImport<'_, 'a> {
         if let Some(rewrite) = rewrite.filter(|one| ["^", "^(.*)$", ".*"].contains(&one.first()))
             && fallback_script(rewrite.argument(1)).is_some()
         {
-            let why = "the script runs for all paths, while files that exist are served here: \
-                       check that the document root has none that must not be seen";
-            self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
+            self.report.access_left_out(&rewrite.place, &rewrite.shown(), FILES_EXIST);
             self.front_rewrite = Some(rewrite);
             self.fallback(rewrite, rewrite.argument(1), locations);
             return;
@@ -81,6 +89,14 @@ impl<'a> ServerImport<'_, 'a> {
                 self.keep(condition);
                 condition.block.iter().for_each(|one| self.report.cover(one));
             }
+        }
+    }
+
+    /// A `try_files` that never sends the file of the path.
+    fn files_of_others(&mut self, try_files: &Directive) {
+        let files = try_files.arguments.split_last().map(|(_, files)| files).unwrap_or_default();
+        if !files.iter().any(|file| OWN_FILE.iter().any(|own| file.contains(own))) {
+            self.report.access_left_out(&try_files.place, &try_files.shown(), FILES_EXIST);
         }
     }
 
@@ -265,8 +281,12 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
+        let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
+        let is_inner = to.starts_with('/') && !["permanent", "redirect"].contains(&flag);
+        // The script may decide who sees the files of these paths.
+        let is_gate = is_inner && fallback_script(to).is_some();
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
-        match has_php {
+        match has_php || is_gate {
             true => self.report.access_left_out(place, &rewrite.shown(), &why),
             false => self.report.left_out(place, &rewrite.shown(), &why),
         }
@@ -312,6 +332,10 @@ impl<'a> ServerImport<'_, 'a> {
             for try_files in location.scope.own("try_files") {
                 if self.report.is_covered(&try_files.place, "try_files") {
                     continue;
+                }
+                let is_one = matches!(location.matcher, Matcher::Exact(_) | Matcher::Named(_));
+                if !runs_php && !is_one {
+                    self.files_of_others(try_files);
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
                 let script = fallback_script(last).filter(|(script, _)| script == front);
@@ -384,14 +408,16 @@ impl<'a> ServerImport<'_, 'a> {
             matches!(one.name.as_str(), "return" | "deny" | "allow" | "auth_basic")
                 && !REDIRECTS.contains(&one.first())
         });
+        let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
+        let is_gate = condition.block.iter().any(leads) && is_about_client(test);
         let what = condition.shown();
         condition.block.iter().for_each(|one| self.report.cover(one));
-        match refuses {
+        match refuses || is_gate {
             true => self.report.access_left_out(
                 &condition.place,
                 &what,
-                "`if` refuses requests by this test; there is no counterpart but `deny`, or \
-                 `.htaccess` rules with `htaccess = true`",
+                "`if` refuses or redirects requests by this test; there is no counterpart but \
+                 `deny`, or `.htaccess` rules with `htaccess = true`",
             ),
             false => self.report.left_out(
                 &condition.place,
@@ -466,15 +492,20 @@ impl<'a> ServerImport<'_, 'a> {
         let Some(from) = alias.or(root) else { return false };
         let folder = self.absolute(from.first());
         let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
-            let is_inner = location.around.is_some();
-            match folder == self.root || is_inner {
-                true => self.keep(from),
-                false => self.report.left_out(
-                    &from.place,
-                    &from.shown(),
-                    "only the paths below a prefix can have a folder of their own (`aliases`)",
-                ),
+            // The group of an expression stands for the path below the folder.
+            let fixed = folder.trim_end_matches("$1").trim_end_matches('/');
+            let around = location.scope.outer().group(&["root", "alias"]).pop();
+            let around = around.map(|one| self.absolute(one.first()));
+            let is_around = around.is_some_and(|one| one.trim_end_matches('/') == fixed);
+            let is_same = folder.trim_end_matches('/') == self.root.trim_end_matches('/');
+            if is_same || is_around && location.around.is_some() {
+                self.keep(from);
+                return false;
             }
+            let why = "only the paths below a prefix can have a folder of their own (`aliases`); \
+                       these are a 404";
+            self.report.left_out(&from.place, &from.shown(), why);
+            self.nothing_here(from, Some(location));
             return false;
         };
         if folder == self.root && alias.is_none() || prefix.text == "/" {
@@ -482,8 +513,10 @@ impl<'a> ServerImport<'_, 'a> {
             return false;
         }
         if folder.contains('$') {
-            let why = "the folder is not fixed; write `aliases` of the site";
+            let why =
+                "the folder is not fixed; write `aliases` of the site, in place of the `deny`";
             self.report.left_out(&from.place, &from.shown(), why);
+            self.nothing_here(from, Some(location));
             return false;
         }
         let folder = match alias {
@@ -513,16 +546,21 @@ impl<'a> ServerImport<'_, 'a> {
         false
     }
 
-    /// `internal` without a folder: clients get a 404.
+    /// `internal` without a folder, also of the location around: clients get a 404.
     pub(super) fn internal(&mut self, location: &Location<'a>) {
-        let Some(internal) = location.scope.own("internal").next() else { return };
-        if location.scope.own("fastcgi_pass").next().is_some()
-            || matches!(location.matcher, Matcher::Named(_))
-        {
+        let Some(internal) = location.scope.get("internal") else { return };
+        if !location.scope.has("fastcgi_pass") {
+            return self.refusal(location, internal, "404");
+        }
+        let front = self.site.settings.value("front_controller").unwrap_or_default();
+        let scripts = scripts_of(location);
+        let is_front = |script: &String| script == front.trim_matches('"');
+        if !scripts.is_empty() && scripts.iter().all(is_front) {
             let why = "clients may request the script by its own name";
             return self.report.changed(&internal.place, &internal.shown(), why);
         }
-        self.refusal(location, internal, "404");
+        let why = "clients may request these scripts by their own names: write `deny` of the site";
+        self.report.access_left_out(&internal.place, &internal.shown(), why);
     }
 }
 

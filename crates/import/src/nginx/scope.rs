@@ -28,6 +28,17 @@ impl<'a> Scope<'a> {
         block.iter().filter(move |directive| directive.name == name)
     }
 
+    /// Whether the block itself has a directive of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.own(name).next().is_some()
+    }
+
+    /// The scope of the block around this one.
+    pub fn outer(&self) -> Scope<'a> {
+        let end = self.blocks.len().saturating_sub(1);
+        Scope { blocks: self.blocks[..end].to_vec() }
+    }
+
     /// All directives of the block itself.
     pub fn directives(&self) -> &'a [Directive] {
         self.blocks.last().map(|block| block.block.as_slice()).unwrap_or_default()

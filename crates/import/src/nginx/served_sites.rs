@@ -60,8 +60,10 @@ fn site(scope: &Scope<'_>, server: &Directive) -> ServedSite {
         access_logs.push(DEFAULT_LOG.to_owned());
     }
     let of_root = scope.own("location").find(|one| one.arguments == ["/"]);
-    let inner = of_root.and_then(|one| one.block.iter().find(|one| one.name == "root"));
-    let root = scope.get("root").or(inner);
+    let inner = of_root.and_then(|one| {
+        one.block.iter().find(|one| ["root", "alias"].contains(&one.name.as_str()))
+    });
+    let root = inner.or(scope.get("root"));
     let mut rules = Vec::new();
     before_locations(scope, &mut rules);
     locations(scope, None, &mut rules);

@@ -74,6 +74,11 @@ pub(super) fn refuses(location: &Location<'_>) -> bool {
     denies || back.is_some_and(|one| one.first().parse().is_ok_and(|status: u16| status >= 400))
 }
 
+/// The folder of a block itself.
+fn own_folder<'a>(scope: &Scope<'a>) -> Option<&'a Directive> {
+    scope.own("root").next().or(scope.own("alias").next())
+}
+
 impl<'w, 'a> ServerImport<'w, 'a> {
     pub(super) fn new(
         files: &'w dyn FileReader,
@@ -155,9 +160,12 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             one.matcher.literal().is_some_and(|path| path.text == "/" && !path.is_exact)
         };
         let of_location = locations.iter().find(is_root);
-        let root = self.scope.get("root");
-        let root = root.or(of_location.and_then(|one| one.scope.own("root").next()));
-        match root {
+        let of_server = self.scope.get("root");
+        let own = of_location.and_then(|one| own_folder(&one.scope));
+        if let (Some(own), Some(of_server)) = (own, of_server) {
+            self.other_roots(locations, own, of_server);
+        }
+        match own.or(of_server) {
             Some(root) => {
                 self.root = self.absolute(root.first());
                 let toml = toml_text::string(&self.root);
@@ -191,6 +199,25 @@ impl<'w, 'a> ServerImport<'w, 'a> {
                 let toml = toml_text::strings(["index.html"]);
                 self.site.settings.set("index", Placed::because(toml, &self.place.clone(), why));
             }
+        }
+    }
+
+    /// Says that locations with the root of the server lead to the one of `/` here.
+    fn other_roots(&mut self, locations: &[Location<'a>], own: &Directive, of_server: &Directive) {
+        let folder = |one: &Directive| self.absolute(one.first()).trim_end_matches('/').to_owned();
+        if folder(own) == folder(of_server) {
+            return self.keep(of_server);
+        }
+        let leads_there = |one: &Location<'_>| {
+            let folder = one.scope.group(&["root", "alias"]).pop();
+            let sends = ["return", "proxy_pass"].iter().all(|name| !one.scope.has(name));
+            folder.is_some_and(|one| std::ptr::eq(one, of_server)) && sends && !refuses(one)
+        };
+        let why = "locations without a root of their own lead to the one of `/` here: give them \
+                   `aliases`, or a site of their own";
+        match locations.iter().any(leads_there) {
+            true => self.report.access_left_out(&of_server.place, &of_server.shown(), why),
+            false => self.keep(of_server),
         }
     }
 

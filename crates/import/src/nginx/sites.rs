@@ -310,7 +310,7 @@ impl<'a> SitesImport<'_, 'a> {
             && server.names.iter().all(has_tls)
             && file.tls.value("redirect").is_some()
         {
-            self.report.cover(server.directive);
+            self.report.drop_server(server.directive);
             return;
         }
         let mut hosts = server.names.clone();
@@ -322,7 +322,7 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.changed(place, "server", why);
             hosts.retain(|host| host != "*");
             if hosts.is_empty() {
-                self.report.cover(server.directive);
+                self.report.drop_server(server.directive);
                 return;
             }
         }
@@ -341,11 +341,12 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.access_left_out(place, "server", &why);
         }
         if hosts.is_empty() {
-            self.report.cover(server.directive);
+            self.report.drop_server(server.directive);
             return;
         }
         let fallback = self.fallback_root();
         self.report.begin_server();
+        self.report.imports(server.directive);
         server.conditions.iter().for_each(|one| self.report.cover(one));
         let import = ServerImport::new(
             self.files,

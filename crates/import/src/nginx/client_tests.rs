@@ -1,0 +1,67 @@
+//! What the test of an `if` is about.
+
+/// Variables about the address that a client asks for, and about its program.
+const OF_ADDRESS: [&str; 22] = [
+    "document_root",
+    "document_uri",
+    "fastcgi_script_name",
+    "host",
+    "http_accept",
+    "http_accept_language",
+    "http_host",
+    "http_user_agent",
+    "http_x_forwarded_host",
+    "http_x_forwarded_port",
+    "http_x_forwarded_proto",
+    "https",
+    "is_args",
+    "realpath_root",
+    "request_filename",
+    "request_method",
+    "request_uri",
+    "scheme",
+    "server_name",
+    "server_port",
+    "server_protocol",
+    "uri",
+];
+
+/// Whether a test may be about who the client is: its address, a cookie, a header, a user, an
+/// argument, a certificate, or a variable that another directive sets.
+pub(super) fn is_about_client(test: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = test.split('$').skip(1).map(|rest| {
+        let rest = rest.trim_start_matches('{');
+        rest.split(|c| !is_name(c)).next().unwrap_or_default()
+    });
+    // The end of an expression, and groups of one for paths.
+    let mut names = names.filter(|name| name.starts_with(|c: char| !c.is_ascii_digit()));
+    names.any(|name| !OF_ADDRESS.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_about_the_client_unless_it_is_about_the_address() {
+        for test in [
+            "$remote_addr !~ \"^10\\.\"",
+            "$cookie_auth != x",
+            "\"$host:${arg_token}\" = a:b",
+            "$ssl_client_verify != SUCCESS",
+            "$allowed = 0",
+        ] {
+            assert!(is_about_client(test), "{test}");
+        }
+        for test in [
+            "$host ~* ^www\\.(.*)$",
+            "$scheme = http",
+            "-f $request_filename",
+            "$http_user_agent ~ (bot|spider)$",
+            "$uri ~ ^/a$",
+        ] {
+            assert!(!is_about_client(test), "{test}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! An imported server never shows what nginx does not, or its import says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::*;
+
+/// Pools of php-fpm.
+const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
+    php_admin_value[open_basedir] = /srv\n";
+
+/// Scripts run.
+const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+
+/// Files by their paths.
+struct NginxFiles(BTreeMap<&'static str, String>);
+
+impl FileReader for NginxFiles {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.0.get(path).cloned().ok_or_else(|| "there is none".to_owned())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        match pattern.contains('*') {
+            true => Vec::new(),
+            false => vec![pattern.to_owned()],
+        }
+    }
+
+    fn resolved(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// The import of servers, with the snippet `/shared.conf`.
+fn of_http(http: &str, shared: &str) -> Imported {
+    let files = [
+        ("/nginx.conf", format!("http {{ {http} }}")),
+        ("/fpm.conf", POOLS.to_owned()),
+        ("/shared.conf", shared.to_owned()),
+    ];
+    let files = NginxFiles(files.into());
+    import(&files, "/nginx.conf", &["/fpm.conf".to_owned()]).expect("a site")
+}
+
+/// The import of a server with these lines.
+fn of_server(lines: &str) -> Imported {
+    of_http(&format!("server {{ root /srv/app; {} }}", lines.replace("PHP", PHP)), "")
+}
+
+/// The servers report that they are laxer.
+fn says_laxer(servers: &[&str]) {
+    for lines in servers {
+        let imported = of_server(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
+    }
+}
+
+/// The servers are as strict as before.
+fn says_nothing(servers: &[&str]) {
+    for lines in servers {
+        let imported = of_server(lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
+    }
+}
+
+#[test]
+fn configurations_of_guides_are_no_laxer() {
+    let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/nginx-guides");
+    for guide in fs::read_dir(guides).expect("there are guides") {
+        let path = guide.expect("it can be listed").path();
+        // Its look-around has no counterpart.
+        if path.ends_with("phpbb.conf") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("it can be read");
+        let text = text.replace("unix:FPM", "unix:/run/php.sock").replace("LISTEN", "80");
+        let text = text.replace(" ROOT", " /srv/app").replace("HERE", "/srv");
+        let imported = of_http(&text.replace("include fastcgi_params;", ""), "");
+        assert!(imported.report.keeps_access(), "{}\n{}", path.display(), imported.report);
+    }
+}
+
+#[test]
+fn scripts_in_locations_without_php_do_not_run() {
+    for (lines, denied) in [
+        ("location / { try_files $uri /index.php; PHP } location /up/ { expires 30d; }", "/up/*"),
+        ("location ~ ^/(media|up)/(.+)$ { expires 30d; } PHP", "~^/(media|up)/(.+)$"),
+        (
+            "location ^~ /app/up/ {} \
+             location ~ ^/app/.*\\.php$ { fastcgi_pass unix:/run/php.sock; }",
+            "/app/up/*",
+        ),
+        (
+            "location /app/ { location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; } } \
+             location /app/up/ {}",
+            "/app/up/*",
+        ),
+    ] {
+        let imported = of_server(lines);
+        let list =
+            imported.toml.split("deny_php = [").nth(1).and_then(|rest| rest.split("\n]").next());
+        assert!(list.is_some_and(|list| list.contains(denied)), "{lines}\n{}", imported.toml);
+    }
+    says_laxer(&["location ~ ^/(?!app/) { expires 30d; } PHP"]);
+    says_nothing(&[
+        "location ~ ^/(?!app/).*\\.(css|js)$ { expires 30d; } PHP",
+        "location / { try_files $uri @php; } location ~ ^/(?!app/) { expires 30d; } \
+         location @php { fastcgi_pass unix:/run/php.sock; }",
+    ]);
+}
+
+#[test]
+fn the_root_of_the_location_for_all_paths_is_that_of_the_site() {
+    let of_all = "location / { root /srv/app/public; try_files $uri =404; }";
+    let imported = of_server(of_all);
+    assert!(imported.toml.contains("root = \"/srv/app/public\""), "{}", imported.toml);
+    let alias = of_server("location / { alias /srv/app/public; }");
+    assert!(alias.toml.contains("root = \"/srv/app/public\""), "{}", alias.toml);
+    says_nothing(&[of_all, "location / { root /srv/app; } PHP"]);
+    says_laxer(&[&format!("{of_all} PHP"), &format!("{of_all} location /up/ {{}}")]);
+    for lines in [
+        "location ~ ^/a/ { root /srv/other; }",
+        "location ~ ^/a/(.*)$ { alias /srv/other/$1; }",
+        "location ~ ^/a/ { root /srv/app/$host; }",
+        "location / { location ~ ^/a/ { root /srv/other; } }",
+        "location ^~ /a/ { root /srv/$host; }",
+    ] {
+        let toml = of_server(lines).toml;
+        assert!(toml.contains("status = 404"), "{lines}\n{toml}");
+    }
+}
+
+#[test]
+fn an_intranet_site_beside_a_public_one_is_named() {
+    let inner = "server { listen 10.0.0.5:443 ssl; server_name a.example; root /srv/a; }";
+    for other in ["203.0.113.1:443 ssl", "443 ssl", "[::]:443 ssl"] {
+        let other = format!("server {{ listen {other}; server_name b.example; root /srv/b; }}");
+        let imported = of_http(&format!("{inner} {other}"), "");
+        assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
+    }
+    let usual = "server { listen 80; listen [::]:80; server_name a.example; root /srv/a; } \
+                 server { listen 443 ssl; server_name b.example; root /srv/b; }";
+    assert!(of_http(usual, "").report.keeps_access());
+}
+
+#[test]
+fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
+    let site = "server { listen 443 ssl; server_name a.example; root /srv/a; \
+                include /shared.conf; }";
+    let closed = "server { listen 443 ssl default_server; include /shared.conf; return 444; }";
+    let redirect = "server { listen 80; server_name a.example; include /shared.conf; \
+                    return 301 https://$host$request_uri; }";
+    for other in [closed, redirect] {
+        for line in ["ssl_verify_client on;", "auth_request /check;"] {
+            let imported = of_http(&format!("{other} {site}"), line);
+            assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
+            let alone = of_http(
+                &format!(
+                    "{other} server {{ listen 443 ssl; server_name a.example; \
+                                          root /srv/a; }}"
+                ),
+                line,
+            );
+            assert!(alone.report.keeps_access(), "{other}\n{}", alone.report);
+        }
+    }
+}
+
+#[test]
+fn files_that_nginx_does_not_send_are_named() {
+    says_laxer(&[
+        "location / { try_files /nonexistent @php; } location @php { rewrite ^ /index.php last; }",
+        "location / { try_files /index.php =404; } PHP",
+        "location / { try_files $uri /index.php; } PHP \
+         location /storage/ { try_files /dummy /index.php?$args; }",
+        "location / { try_files $uri /index.php; fastcgi_pass unix:/run/php.sock; }",
+        "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
+    ]);
+    says_nothing(&[
+        "location = /health { try_files /health.txt =404; }",
+        "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
+    ]);
+}
+
+#[test]
+fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
+    says_laxer(&[
+        r#"if ($remote_addr !~ "^10\.") { return 302 https://www.example.com/; }"#,
+        r#"if ($cookie_auth != "x") { rewrite ^ /login.html last; }"#,
+        "location /a/ { if ($allowed = 0) { return 302 /login; } }",
+        "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
+    ]);
+    says_nothing(&[
+        "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
+        "if ($http_user_agent ~ bot) { return 302 /bots; }",
+        "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
+        "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
+    ]);
+}
+
+#[test]
+fn headers_that_name_the_user_are_those_of_clients() {
+    let proxy = "location /a/ { proxy_pass http://127.0.0.1:3000; proxy_set_header";
+    for header in ["X-Remote-User $remote_user", "X-User \"\"", "X-Verify $ssl_client_verify"] {
+        says_laxer(&[&format!("{proxy} {header}; }}")]);
+    }
+    for header in [
+        "Host $host",
+        "X-Forwarded-Proto $scheme",
+        "X-NginX-Proxy true",
+        "Proxy \"\"",
+        "X-Api-Key $http_x_api_key",
+    ] {
+        says_nothing(&[&format!("{proxy} {header}; }}")]);
+    }
+    let php = PHP.replace('}', "fastcgi_param");
+    for param in ["HTTP_X_REMOTE_USER \"\"", "HTTP_X_DN $ssl_client_s_dn", "HTTP_X_ADMIN 0"] {
+        says_laxer(&[&format!("{php} {param}; }}")]);
+    }
+    for param in ["HTTP_PROXY \"\"", "HTTP_HOST $host", "HTTP_AUTHORIZATION $http_authorization"] {
+        says_nothing(&[&format!("{php} {param}; }}")]);
+    }
+}
+
+#[test]
+fn internal_locations_are_so_with_those_in_them_and_their_scripts() {
+    let inner = of_server("location /p/ { internal; location /p/img/ { expires 1d; } }");
+    assert!(inner.toml.contains("path = \"/p/img/*\", status = 404"), "{}", inner.toml);
+    let front = "location / { try_files $uri /index.php; }";
+    let php = |text: &str| {
+        format!("{front} location {text} {{ internal; fastcgi_pass unix:/run/php.sock; }}")
+    };
+    says_laxer(&[&php("~ ^/inner/.*\\.php$"), &php("~ ^/(index|admin)\\.php$")]);
+    says_nothing(&[&php("~ ^/index\\.php(/|$)"), &php("= /index.php")]);
+}
+
+#[test]
+fn what_confines_scripts_is_that_of_nginx() {
+    let php = |value: &str| {
+        PHP.replace('}', &format!("fastcgi_param PHP_ADMIN_VALUE \"open_basedir={value}\"; }}"))
+    };
+    let server = |name: &str, lines: &str| {
+        format!("server {{ server_name {name}; root /srv/{name}; {lines} }}")
+    };
+    let imported = of_http(&server("blog", &php("/srv/blog")), "");
+    let toml = &imported.toml;
+    assert!(toml.contains("php_admin_value.open_basedir = \"/srv/blog\""), "{toml}");
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let two = server("a", &php("/srv/a")) + &server("b", &php("/srv/b"));
+    let upstream = server("a", &php("/srv/a").replace("unix:/run/php.sock", "127.0.0.1:9000"));
+    let shared = server("a", &php("/srv/a")) + &server("b", PHP);
+    for http in [two, upstream, shared] {
+        let imported = of_http(&http, "");
+        assert!(!imported.report.keeps_access(), "{http}\n{}", imported.report);
+    }
+}
