@@ -123,6 +123,15 @@ mod tests {
 
     const CAME: Millis = 1_700_000_000_000;
 
+    #[test]
+    fn a_page_is_stale_when_it_is_stored_if_its_life_is_over_by_then() {
+        let page = stored(10, 0, 0);
+        assert!(!page.is_stale_when_stored());
+        assert!(stored(0, 60, 0).is_stale_when_stored());
+        assert!(Stored { initial_age: 10, ..page.clone() }.is_stale_when_stored());
+        assert!(Stored { no_cache: true, ..page }.is_stale_when_stored());
+    }
+
     fn stored(fresh: u64, while_revalidate: u64, if_error: u64) -> Stored {
         Stored {
             status: 200,

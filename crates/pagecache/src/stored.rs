@@ -41,6 +41,11 @@ const HAS_VALIDATOR: u8 = 4;
 const MUST_REVALIDATE: u8 = 8;
 
 impl Stored {
+    /// Whether it is to be revalidated from the first use on.
+    pub fn is_stale_when_stored(&self) -> bool {
+        self.no_cache || self.lifetimes.fresh <= self.initial_age
+    }
+
     /// Its headers.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         headers::of_lines(&self.lines)

@@ -115,9 +115,11 @@ pub async fn lookup<'a, C: HttpClient>(
             fill.forward(plan, primary);
             return Ok(LookupResult::Refresh(after, fill));
         }
-        // A page that was stored while this request waited, and is stale: the next one would be,
-        // too, and the script would run for one request at a time.
-        let is_never_fresh = deadline.is_some() && fill.stale.is_some();
+        // The next page would be stale when it is stored, too, and the script would run for one
+        // request at a time.
+        let was_stale = |page: &Object| page.stored.is_stale_when_stored();
+        let is_never_fresh =
+            deadline.is_some() && fill.stale.as_ref().is_some_and(|(page, _)| was_stale(page));
         if plan.store.is_err() || is_never_fresh || is_outside_lock(&asked, &fill) {
             break;
         }

@@ -14,7 +14,7 @@ use crate::server::http2::frames::FrameEvent;
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
 /// Bytes that all requests of a connection may hold before one more begins; one is always allowed.
-const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
+const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of trailers, as received, for all requests of a connection that are in progress.
@@ -97,7 +97,7 @@ impl StreamAccounts {
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
         let why = if before > 0 && before + bytes > REQUESTS_BYTES {
-            "its connection's requests would exceed 2 MiB"
+            "its connection's requests would exceed 4 MiB"
         } else if let Err(why) = room {
             why
         } else {
