@@ -47,6 +47,13 @@ fn is_denied(imported: &Imported, path: &str) -> bool {
     })
 }
 
+/// Whether a path is one whose script runs.
+fn runs_script(imported: &Imported, path: &str) -> bool {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    !config.sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
+}
+
 fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
     let imported = of_host(lines);
     let Imported { toml, report, .. } = &imported;
@@ -168,4 +175,34 @@ fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
     assert!(open.toml.contains("client_certificates = \"required\""), "{}", open.toml);
     let redirected = of("Redirect permanent / https://a.example/");
     assert!(redirected.report.keeps_access(), "{}\n{}", redirected.report, redirected.toml);
+}
+
+#[test]
+fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
+    const PROXY: &str = "proxy:unix:/run/php.sock|fcgi://localhost";
+    let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");
+    let of_app = format!("<Directory /srv/site1/app>\n{of_all}\n</Directory>");
+    let added = format!("AddHandler {PROXY} .php");
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    for (handler, folder, line) in [
+        (&*of_all, "media.example.com", "php_admin_flag engine off"),
+        (&*of_all, "media.example.com", "SetHandler None"),
+        (&*of_app, "app/uploads", "SetHandler None"),
+        (&*added, "up", "RemoveHandler .php"),
+        (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
+        (module, "up", "RemoveType php"),
+        (module, "up", "AddType text/plain .php"),
+    ] {
+        let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        let path = format!("/{folder}/x/a.php");
+        assert!(!runs_script(&imported, &path), "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/app/a.php"), "{lines}\n{}", imported.toml);
+    }
+    // A type is not what runs these, nor an extension those with `SetHandler`.
+    for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
+        let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
+        assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
+    }
 }

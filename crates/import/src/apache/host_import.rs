@@ -399,11 +399,9 @@ impl<'w, 'a> HostImport<'w, 'a> {
             return false;
         }
         if let Some(line) = closing {
-            for pattern in below.patterns_without(&[]) {
-                self.push("deny", line, toml_text::string(&pattern));
-            }
+            self.push("deny", line, toml_text::string(&below.whole_pattern()));
         } else if let Some(line) = of_kind(HtaccessLine::NoPhp).next() {
-            self.push("deny_php", line, toml_text::string(&below.pattern()));
+            self.push("deny_php", line, toml_text::string(&below.whole_pattern()));
         }
         true
     }

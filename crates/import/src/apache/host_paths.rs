@@ -116,7 +116,7 @@ impl<'a> HostImport<'_, 'a> {
         let (pattern, group) = match from {
             None => {
                 let area = area.unwrap_or_else(PathArea::all);
-                (area.patterns_without(&[]).concat(), "")
+                (area.whole_pattern(), "")
             }
             Some(from) if line.is("RedirectMatch") => {
                 regexes::check_regex(&format!("~{from}"))?;
