@@ -12,6 +12,7 @@ impl FileReader for AccessConf {
             "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
                                pm.max_children = 3\n"
                 .to_owned()),
+            "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
         }
     }
@@ -205,4 +206,12 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
         let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
         assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
     }
+}
+
+#[test]
+fn rules_of_a_file_that_two_sections_include_refuse_in_each() {
+    let folder =
+        |name: &str| format!("<Directory /srv/site1/{name}>\nInclude /rules.conf\n</Directory>");
+    let lines = format!("{}\n{}", folder("a"), folder("b"));
+    expect_denied(&lines, &["/a/secret", "/b/secret"], &["/c/secret"]);
 }

@@ -76,7 +76,7 @@ impl<'a> HostImport<'_, 'a> {
             found.extend(own.map(|one| (Some(section.area.clone()), one)));
         }
         for (area, line) in found {
-            if self.report.is_covered(&line.place, &line.name) {
+            if self.is_moved(line) {
                 continue;
             }
             if let Err(why) = self.redirect(area, line) {
@@ -237,7 +237,7 @@ impl<'a> HostImport<'_, 'a> {
                 lines.for_each(|one| self.report.kept(&one.place, &one.shown()));
                 continue;
             }
-            if self.report.is_covered(&chain.rule.place, &chain.rule.name) {
+            if self.is_moved(chain.rule) {
                 continue;
             }
             match end {
