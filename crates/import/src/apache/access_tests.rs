@@ -215,3 +215,39 @@ fn rules_of_a_file_that_two_sections_include_refuse_in_each() {
     let lines = format!("{}\n{}", folder("a"), folder("b"));
     expect_denied(&lines, &["/a/secret", "/b/secret"], &["/c/secret"]);
 }
+
+#[test]
+fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_something() {
+    let of = |condition: &str, rule: &str| {
+        let condition =
+            if condition.is_empty() { String::new() } else { format!("RewriteCond {condition}\n") };
+        of_host(&rewrites(&format!("{condition}RewriteRule {rule}"))).report
+    };
+    for (condition, rule) in [
+        ("%{REQUEST_FILENAME} -s", "^/wp-content/uploads/(.*)$ /dl-file.php?file=$1 [L]"),
+        ("%{HTTP_COOKIE} !session", "^/members/ /login [R]"),
+        ("%{HTTP:X-Token} !^secret$", "^/members/ /login.php [L]"),
+        ("%{REMOTE_ADDR} !^192", "^ /maintenance.html [R=302,L]"),
+        ("%{QUERY_STRING} !key=", "^/a /b [R]"),
+        ("%{SSL:SSL_CLIENT_VERIFY} !=SUCCESS", "^/a /b [R]"),
+        ("", "^/files/(?!open)(.*) /dl.php?file=$1 [L]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(!report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+    for (condition, rule) in [
+        ("%{HTTP_USER_AGENT} Mobile", "^/$ /mobile [R]"),
+        ("%{HTTP:Accept-Encoding} gzip", r"^(.*)\.css $1.css.gz [L]"),
+        ("%{HTTP:X-Forwarded-Proto} !https", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+        ("%{HTTP:Upgrade} websocket", "^/(.*) ws://localhost:3000/$1 [P]"),
+        ("%{QUERY_STRING} ^p=1$", "^/$ /new? [R=301]"),
+        (
+            "%{HTTP_COOKIE} !logged_in\nRewriteCond %{DOCUMENT_ROOT}/cache/$1.html -f",
+            "^/(.*) /cache/$1.html [L]",
+        ),
+        ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+}

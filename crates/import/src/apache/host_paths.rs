@@ -278,7 +278,7 @@ impl<'a> HostImport<'_, 'a> {
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
                  `.htaccess` file with `htaccess = true`"
             );
-            match refuses {
+            match refuses || chain.hides_paths() {
                 true => self.report.access_left_out(&rule.place, &rule.shown(), &why),
                 false => self.report.left_out(&rule.place, &rule.shown(), &why),
             }
