@@ -2,7 +2,7 @@
 
 use crate::regexes::without_starts;
 use crate::source_directive::Directive;
-use crate::values::alternatives;
+use crate::values::{alternatives, is_identity_header};
 
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,22 +26,6 @@ pub(super) enum CondTest {
 /// Variables about the client, by their begins; those of headers are apart.
 const OF_CLIENT: [&str; 7] =
     ["REMOTE_", "AUTH_TYPE", "SSL_CLIENT", "SSL:SSL_CLIENT", "LA_U:", "LA_F:", "ENV:"];
-
-/// Headers that say what a client can read or how it is connected, by their begins.
-const HARMLESS_HEADERS: [&str; 12] = [
-    "ACCEPT",
-    "CF_VISITOR",
-    "CONNECTION",
-    "FORWARDED",
-    "FRONT_END_HTTPS",
-    "HOST",
-    "SAVE_DATA",
-    "UPGRADE",
-    "USER_AGENT",
-    "X_FORWARDED_HOST",
-    "X_FORWARDED_PROTO",
-    "X_FORWARDED_SSL",
-];
 
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
@@ -302,7 +286,7 @@ fn is_of_client(condition: &Directive) -> bool {
         let name = name.split('}').next().unwrap_or_default();
         let header = name.strip_prefix("HTTP:").or(name.strip_prefix("HTTP_"));
         match header {
-            Some(header) => !HARMLESS_HEADERS.iter().any(|begin| header.starts_with(begin)),
+            Some(header) => is_identity_header(header),
             None if name == "QUERY_STRING" => condition.argument(1).starts_with('!'),
             None if name == "ENV:REDIRECT_STATUS" => false,
             None => OF_CLIENT.iter().any(|begin| name.starts_with(begin)),

@@ -61,13 +61,17 @@ impl SiteWalk<'_, '_, '_> {
         };
         let status = status.filter(|code| [301, 302, 303, 307, 308].contains(code));
         let (Some(status), None) = (status, condition.beside_paths()) else {
-            let other = condition.beside_paths();
-            let why = match other {
-                Some(other) => format!("it is for some requests alone (`{other}`)"),
-                None => "its status is none of a redirect".to_owned(),
-            };
-            self.left_out(line, &format!("{why}: write `redirects` of the site"));
-            return false;
+            if let Some(other) = condition.beside_paths() {
+                let why = format!(
+                    "it is for some requests alone (`{other}`): write `redirects` of the site"
+                );
+                self.left_out_for_some(asked, &why);
+                return false;
+            }
+            let why = "its status is none of a redirect; its paths are a 404: write `redirects`";
+            self.left_out(line, why);
+            self.nothing_here(asked);
+            return true;
         };
         let to = self.shared.filled(&to);
         let whole = Self::whole(&asked.area);
@@ -111,7 +115,7 @@ impl SiteWalk<'_, '_, '_> {
         }
         if let Some(other) = condition.beside_paths() {
             let why = format!("it is for some requests alone (`{other}`): write `rewrite`");
-            return self.left_out(line, &why);
+            return self.left_out_for_some(asked, &why);
         }
         let to = match to.starts_with('?') {
             true => format!("{{path}}{to}"),
@@ -126,7 +130,8 @@ impl SiteWalk<'_, '_, '_> {
                 }
                 self.kept(line);
             }
-            Err(why) => self.left_out(line, &why),
+            // What it hides is sent.
+            Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
         }
     }
 
@@ -208,7 +213,7 @@ impl SiteWalk<'_, '_, '_> {
             .collect();
         if let Some(other) = asked.condition.beside_paths() {
             let why = format!("it is for some requests alone (`{other}`): write `proxy`");
-            self.left_out(line, &why);
+            self.left_out_for_some(asked, &why);
             return false;
         }
         let first = servers.first().map(|one| self.shared.filled(one)).unwrap_or_default();
