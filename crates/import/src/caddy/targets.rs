@@ -7,6 +7,7 @@ use super::text_at;
 use crate::regexes::whole_match;
 use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values::is_identity_header;
 
 /// Directives of `reverse_proxy` that need no counterpart.
 const NOT_NEEDED: [&str; 25] = [
@@ -36,6 +37,9 @@ const NOT_NEEDED: [&str; 25] = [
     "unhealthy_latency",
     "trusted_proxies",
 ];
+
+/// Headers of a client that no proxied server gets.
+const DROPPED: [&str; 2] = ["X-Real-IP", "Proxy"];
 
 impl SiteWalk<'_, '_, '_> {
     /// The path as a directive sees it, in the words of a target.
@@ -251,6 +255,22 @@ impl SiteWalk<'_, '_, '_> {
         true
     }
 
+    /// A header of requests: clients can send those that are not dropped.
+    pub(super) fn header_up(&mut self, one: &Directive, dropped: &[&str]) {
+        let name = one.first().trim_start_matches(['-', '+']);
+        let is_dropped = dropped.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_forwarded = name.to_ascii_uppercase().starts_with("X-FORWARDED-");
+        match is_forwarded || is_dropped || !is_identity_header(name) {
+            true if is_forwarded => self.kept(one),
+            true => self.left_out(one, "it has no counterpart; write it for the server itself"),
+            false => {
+                let why = "it has no counterpart, and clients can send this header: see whether \
+                           the application trusts it";
+                self.shared.report.access_left_out(&one.place, &one.shown(), why);
+            }
+        }
+    }
+
     /// The `Host` header for the server, and a report of the other directives.
     fn proxy_host(&mut self, line: &Directive, to: &str) -> Option<String> {
         let mut host = None;
@@ -270,9 +290,12 @@ impl SiteWalk<'_, '_, '_> {
                         false => host = Some(value),
                     }
                 }
-                "header_up" if one.first().starts_with("X-Forwarded-") => {}
                 name if NOT_NEEDED.contains(&name) => {}
-                "header_up" | "header_down" | "rewrite" | "method" => {
+                "header_up" => {
+                    self.header_up(one, &DROPPED);
+                    continue;
+                }
+                "header_down" | "rewrite" | "method" => {
                     self.left_out(one, "it has no counterpart; write it for the server itself");
                     continue;
                 }

@@ -195,6 +195,11 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         ("@x not query key=1\nredir @x /login", "Caddyfile:6: redir @x /login"),
         ("@x header_regexp X-Token ^a$\nrewrite @x /a", "Caddyfile:6: rewrite @x /a"),
         ("rewrite /a/* {http.request.header.X-To}", "Caddyfile:5: rewrite /a/*"),
+        (
+            "php_fastcgi /b/* unix//b.sock {\nheader_up X-User a\n}",
+            "Caddyfile:6: header_up X-User a",
+        ),
+        ("reverse_proxy /b/* :81 {\nheader_up -X-Token\n}", "Caddyfile:6: header_up -X-Token"),
         ("respond @missing 403", "Caddyfile:5: respond @missing 403"),
         ("@x not method GET POST\nrespond @x 405", "Caddyfile:6: respond @x 405"),
         ("php_fastcgi unix//run/php.sock {\nsplit .html\n}", "Caddyfile:6: split .html"),
@@ -221,6 +226,8 @@ fn redirects_that_are_not_about_the_client_decide_nothing_about_access() {
         "@x {\nheader Connection *Upgrade*\nheader Upgrade websocket\n}\nreverse_proxy @x :6001",
         "@x query p=1\nredir @x /new",
         "@x method POST\nredir @x /new",
+        "reverse_proxy /b/* :81 {\nheader_up Host {host}\nheader_up X-Real-IP {remote_host}\n\
+         header_up X-Forwarded-Proto https\nheader_up -Accept-Encoding\n}",
     ] {
         let imported = of(&format!(":80 {{\n{PHP}\n{lines}\n}}"));
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
