@@ -251,3 +251,20 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         assert!(report.keeps_access(), "{condition} {rule}\n{report}");
     }
 }
+
+#[test]
+fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
+    for lines in [
+        "AccessFileName .acl",
+        "AccessFileName .acl .htaccess",
+        "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
+        "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
+    ] {
+        let imported = of_host(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!imported.toml.contains("PHP_ADMIN_VALUE"), "{lines}\n{}", imported.toml);
+    }
+    for lines in ["AccessFileName .htaccess", "SetEnv PHP_VALUE memory_limit=99M"] {
+        assert!(of_host(lines).report.keeps_access(), "{lines}");
+    }
+}

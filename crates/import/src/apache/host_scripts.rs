@@ -59,6 +59,7 @@ impl<'a> HostImport<'_, 'a> {
         }
         self.other_handlers(&handlers);
         self.engines();
+        self.settings_by_variable();
     }
 
     fn no_php(&mut self, line: &Directive) {
@@ -328,12 +329,31 @@ impl<'a> HostImport<'_, 'a> {
         entries
     }
 
+    /// Settings of PHP in `SetEnv PHP_ADMIN_VALUE`: a variable of the pool sets none.
+    fn settings_by_variable(&mut self) {
+        let sections = self.sections.iter().flat_map(|one| one.directives.iter().copied());
+        let names = ["PHP_ADMIN_VALUE", "PHP_VALUE"];
+        let of_php: Vec<&'a Directive> =
+            sections.filter(|line| line.is("SetEnv") && names.contains(&line.first())).collect();
+        for line in of_php {
+            let value = line.argument(1);
+            let decides =
+                ["open_basedir", "disable_functions"].iter().any(|one| value.contains(one));
+            let why = "set `php_admin_value` of the pool";
+            match decides {
+                true => self.report.access_left_out(&line.place, &line.shown(), why),
+                false => self.report.left_out(&line.place, &line.shown(), why),
+            }
+        }
+    }
+
     fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
         if line.is("SetEnv") && !line.first().starts_with("proxy-") {
             let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
-            let is_apache = ["nokeepalive", "no-gzip", "dont-vary"].contains(&line.first());
+            let other = ["nokeepalive", "no-gzip", "dont-vary", "PHP_ADMIN_VALUE", "PHP_VALUE"];
+            let is_other = other.contains(&line.first());
             let name = line.first().to_owned();
-            return (!is_apache).then_some(PoolEntry { table: "env", name, value });
+            return (!is_other).then_some(PoolEntry { table: "env", name, value });
         }
         let table = PHP_SETTINGS.into_iter().find(|name| line.is(name))?;
         if is_engine(line) {
