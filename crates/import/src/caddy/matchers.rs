@@ -42,6 +42,8 @@ pub(super) struct Condition {
     /// Whether one without a counterpart is about the client: a header, a certificate, anything
     /// that an expression says.
     has_other_client: bool,
+    /// The matcher that `from` is of.
+    client_matcher: String,
 }
 
 impl Condition {
@@ -155,6 +157,11 @@ impl Matchers<'_> {
                 }
             }
             "remote_ip" | "client_ip" => {
+                // Lists of one matcher are one list. Of two matchers, both must hold.
+                if !to.client_matcher.is_empty() && to.client_matcher != one.name {
+                    to.other = Some("remote_ip and client_ip".to_owned());
+                }
+                to.client_matcher.clone_from(&one.name);
                 let ranges = texts.iter().filter(|one| *one != "forwarded");
                 for range in ranges {
                     match range.as_str() {
@@ -202,7 +209,11 @@ impl Matchers<'_> {
         } else {
             one.block.iter().for_each(|part| self.add(&mut inner, part, depth + 1));
         }
-        let empty = Condition { regex_name: inner.regex_name.clone(), ..Condition::default() };
+        let empty = Condition {
+            regex_name: inner.regex_name.clone(),
+            client_matcher: inner.client_matcher.clone(),
+            ..Condition::default()
+        };
         let never = Condition { is_never: true, ..empty.clone() };
         if inner == never {
             return;

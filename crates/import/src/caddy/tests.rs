@@ -96,6 +96,10 @@ fn rules_about_access_have_the_paths_of_caddy_or_more() {
             "status = 410",
         ],
     );
+    let lists = of(&format!(
+        ":80 {{\n{PHP}\n@x not {{\nremote_ip 10.0.0.0/8\nremote_ip 192.0.2.0/24\n}}\nabort @x\n}}"
+    ));
+    has(&lists, &["except = [\"10.0.0.0/8\", \"192.0.2.0/24\"]"]);
     assert_eq!(imported.user_files[0].text, "anna:$2a$14$abc\n");
     let report = imported.report.to_string();
     assert!(report.contains("the status is 403, and not 401"), "{report}");
@@ -200,6 +204,10 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
             "Caddyfile:6: header_up X-User a",
         ),
         ("reverse_proxy /b/* :81 {\nheader_up -X-Token\n}", "Caddyfile:6: header_up -X-Token"),
+        (
+            "@x not {\nremote_ip 10.0.0.0/8\nclient_ip 192.0.2.0/24\n}\nrespond @x 403",
+            "respond @x 403",
+        ),
         ("respond @missing 403", "Caddyfile:5: respond @missing 403"),
         ("@x not method GET POST\nrespond @x 405", "Caddyfile:6: respond @x 405"),
         ("php_fastcgi unix//run/php.sock {\nsplit .html\n}", "Caddyfile:6: split .html"),
