@@ -224,6 +224,7 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         of_host(&rewrites(&format!("{condition}RewriteRule {rule}"))).report
     };
     for (condition, rule) in [
+        ("%{DOCUMENT_ROOT}%{REQUEST_URI} -f", "^/files/(.*)$ /dl-file.php?file=$1 [L]"),
         ("%{REQUEST_FILENAME} -s", "^/wp-content/uploads/(.*)$ /dl-file.php?file=$1 [L]"),
         ("%{HTTP_COOKIE} !session", "^/members/ /login [R]"),
         ("%{HTTP:X-Token} !^secret$", "^/members/ /login.php [L]"),
@@ -245,6 +246,14 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
             "%{HTTP_COOKIE} !logged_in\nRewriteCond %{DOCUMENT_ROOT}/cache/$1.html -f",
             "^/(.*) /cache/$1.html [L]",
         ),
+        ("%{ENV:HTTPS} !on", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+        // WordPress with several sites, and Symfony.
+        (
+            "%{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d",
+            "^ - [L]\nRewriteRule ^([_0-9a-zA-Z-]+/)?(wp-(content|admin|includes).*) /$2 [L]\n\
+             RewriteRule . /index.php [L]",
+        ),
+        ("%{REQUEST_FILENAME} -f", ".? - [L]\nRewriteRule .? %{ENV:BASE}/app.php [L]"),
         ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
     ] {
         let report = of(condition, rule);

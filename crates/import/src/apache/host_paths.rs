@@ -241,9 +241,9 @@ impl<'a> HostImport<'_, 'a> {
                 continue;
             }
             match end {
-                EarlierEnd::IfFile if chain.is_for_all() => chain.tests.push(CondTest::IsMissing),
                 EarlierEnd::None => {}
-                _ => chain.tests.push(CondTest::Other),
+                EarlierEnd::IfFile => chain.tests.push(CondTest::IsMissing),
+                EarlierEnd::Unknown => chain.tests.push(CondTest::Other),
             }
             end = match ends_for_files(&chain) {
                 true => {

@@ -27,6 +27,14 @@ pub(super) enum CondTest {
 const OF_CLIENT: [&str; 7] =
     ["REMOTE_", "AUTH_TYPE", "SSL_CLIENT", "SSL:SSL_CLIENT", "LA_U:", "LA_F:", "ENV:"];
 
+/// The file that a path leads to.
+const OWN_FILES: [&str; 4] = [
+    "%{REQUEST_FILENAME}",
+    "%{SCRIPT_FILENAME}",
+    "%{DOCUMENT_ROOT}%{REQUEST_URI}",
+    "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+];
+
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
 pub(super) struct RewriteChain<'a> {
@@ -81,7 +89,7 @@ impl RewriteChain<'_> {
     pub fn is_for_all(&self) -> bool {
         let all = ["^", ".*", "^.*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^/?(.*)$", "^(.*)", "."];
         all.contains(&self.rule.first())
-            || ["^/?(.*)", "^/(.*)", "^.", ".+", "^(.+)$"].contains(&self.rule.first())
+            || ["^/?(.*)", "^/(.*)", "^.", ".+", "^(.+)$", ".?"].contains(&self.rule.first())
     }
 
     /// Whether a rule that is not written lets clients see what Apache does not show them: one
@@ -92,7 +100,7 @@ impl RewriteChain<'_> {
         }
         let is_internal = self.redirect().is_none() && self.flag(&["P", "PROXY"]).is_none();
         let is_file = |one: &&Directive| ["-f", "-s", "-d", "-l"].contains(&one.argument(1));
-        let is_own = |one: &&Directive| one.argument(0) == "%{REQUEST_FILENAME}";
+        let is_own = |one: &&Directive| OWN_FILES.contains(&one.argument(0));
         let files: Vec<&Directive> =
             self.conditions.iter().copied().filter(|one| is_file(one)).collect();
         // A page of a cache or a compressed file in place of the same.
@@ -288,7 +296,7 @@ fn is_of_client(condition: &Directive) -> bool {
         match header {
             Some(header) => is_identity_header(header),
             None if name == "QUERY_STRING" => condition.argument(1).starts_with('!'),
-            None if name == "ENV:REDIRECT_STATUS" => false,
+            None if ["ENV:REDIRECT_STATUS", "ENV:HTTPS"].contains(&name) => false,
             None => OF_CLIENT.iter().any(|begin| name.starts_with(begin)),
         }
     })
