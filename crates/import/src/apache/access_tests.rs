@@ -32,8 +32,9 @@ impl FileReader for AccessConf {
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
 fn of_host(lines: &str) -> Imported {
     let conf = format!(
-        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\n\
-         DocumentRoot /srv/site1\n<Directory /srv/site1>\nRequire all granted\n</Directory>\n\
+        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n\
+         <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/site1\n\
+         <Directory /srv/site1>\nRequire all granted\n</Directory>\n\
          {lines}\n</VirtualHost>\n"
     );
     import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
