@@ -2,6 +2,28 @@
 
 use std::time::Duration;
 
+/// Headers that say what a client can read or how it is connected, by their begins.
+const HARMLESS_HEADERS: [&str; 12] = [
+    "ACCEPT",
+    "CF_VISITOR",
+    "CONNECTION",
+    "FORWARDED",
+    "FRONT_END_HTTPS",
+    "HOST",
+    "SAVE_DATA",
+    "UPGRADE",
+    "USER_AGENT",
+    "X_FORWARDED_HOST",
+    "X_FORWARDED_PROTO",
+    "X_FORWARDED_SSL",
+];
+
+/// Whether a header may say who the client is or what it may see: cookies, tokens, users.
+pub fn is_identity_header(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace('-', "_");
+    !HARMLESS_HEADERS.iter().any(|begin| name.starts_with(begin))
+}
+
 /// A time of nginx, such as `60`, `500ms` or `1h30m`.
 pub fn time(text: &str) -> Option<Duration> {
     let mut sum = 0_u64;

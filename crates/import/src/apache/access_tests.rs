@@ -13,6 +13,7 @@ impl FileReader for AccessConf {
             "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
                                pm.max_children = 3\n"
                 .to_owned()),
+            "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
         }
     }
@@ -32,9 +33,9 @@ impl FileReader for AccessConf {
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
 fn of_host(lines: &str) -> Imported {
     let conf = format!(
-        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n<VirtualHost *:80>\n\
-         ServerName a.example\n\
-         DocumentRoot /srv/site1\n<Directory /srv/site1>\nRequire all granted\n</Directory>\n\
+        "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n\
+         <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/site1\n\
+         <Directory /srv/site1>\nRequire all granted\n</Directory>\n\
          {lines}\n</VirtualHost>\n"
     );
     import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
@@ -47,6 +48,13 @@ fn is_denied(imported: &Imported, path: &str) -> bool {
     config.sites[0].rules.deny.iter().any(|rule| {
         rule.from.is_empty() && rule.except.is_empty() && rule.path.matches(path.as_bytes())
     })
+}
+
+/// Whether a path is one whose script runs.
+fn runs_script(imported: &Imported, path: &str) -> bool {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    !config.sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
 }
 
 fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
@@ -183,4 +191,104 @@ fn the_source_of_cgi_programs_is_denied() {
     expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
     let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
     expect_denied(set, &["/run/a"], &["/runs"]);
+}
+
+#[test]
+fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
+    const PROXY: &str = "proxy:unix:/run/php.sock|fcgi://localhost";
+    let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");
+    let of_app = format!("<Directory /srv/site1/app>\n{of_all}\n</Directory>");
+    let added = format!("AddHandler {PROXY} .php");
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    for (handler, folder, line) in [
+        (&*of_all, "media.example.com", "php_admin_flag engine off"),
+        (&*of_all, "media.example.com", "SetHandler None"),
+        (&*of_app, "app/uploads", "SetHandler None"),
+        (&*added, "up", "RemoveHandler .php"),
+        (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
+        (module, "up", "RemoveType php"),
+        (module, "up", "AddType text/plain .php"),
+    ] {
+        let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        let path = format!("/{folder}/x/a.php");
+        assert!(!runs_script(&imported, &path), "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/app/a.php"), "{lines}\n{}", imported.toml);
+    }
+    // A type is not what runs these, nor an extension those with `SetHandler`.
+    for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
+        let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
+        assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
+    }
+}
+
+#[test]
+fn rules_of_a_file_that_two_sections_include_refuse_in_each() {
+    let folder =
+        |name: &str| format!("<Directory /srv/site1/{name}>\nInclude /rules.conf\n</Directory>");
+    let lines = format!("{}\n{}", folder("a"), folder("b"));
+    expect_denied(&lines, &["/a/secret", "/b/secret"], &["/c/secret"]);
+}
+
+#[test]
+fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_something() {
+    let of = |condition: &str, rule: &str| {
+        let condition =
+            if condition.is_empty() { String::new() } else { format!("RewriteCond {condition}\n") };
+        of_host(&rewrites(&format!("{condition}RewriteRule {rule}"))).report
+    };
+    for (condition, rule) in [
+        ("%{DOCUMENT_ROOT}%{REQUEST_URI} -f", "^/files/(.*)$ /dl-file.php?file=$1 [L]"),
+        ("%{REQUEST_FILENAME} -s", "^/wp-content/uploads/(.*)$ /dl-file.php?file=$1 [L]"),
+        ("%{HTTP_COOKIE} !session", "^/members/ /login [R]"),
+        ("%{HTTP:X-Token} !^secret$", "^/members/ /login.php [L]"),
+        ("%{REMOTE_ADDR} !^192", "^ /maintenance.html [R=302,L]"),
+        ("%{QUERY_STRING} !key=", "^/a /b [R]"),
+        ("%{SSL:SSL_CLIENT_VERIFY} !=SUCCESS", "^/a /b [R]"),
+        ("", "^/files/(?!open)(.*) /dl.php?file=$1 [L]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(!report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+    for (condition, rule) in [
+        ("%{HTTP_USER_AGENT} Mobile", "^/$ /mobile [R]"),
+        ("%{HTTP:Accept-Encoding} gzip", r"^(.*)\.css $1.css.gz [L]"),
+        ("%{HTTP:X-Forwarded-Proto} !https", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+        ("%{HTTP:Upgrade} websocket", "^/(.*) ws://localhost:3000/$1 [P]"),
+        ("%{QUERY_STRING} ^p=1$", "^/$ /new? [R=301]"),
+        (
+            "%{HTTP_COOKIE} !logged_in\nRewriteCond %{DOCUMENT_ROOT}/cache/$1.html -f",
+            "^/(.*) /cache/$1.html [L]",
+        ),
+        ("%{ENV:HTTPS} !on", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+        // WordPress with several sites, and Symfony.
+        (
+            "%{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d",
+            "^ - [L]\nRewriteRule ^([_0-9a-zA-Z-]+/)?(wp-(content|admin|includes).*) /$2 [L]\n\
+             RewriteRule . /index.php [L]",
+        ),
+        ("%{REQUEST_FILENAME} -f", ".? - [L]\nRewriteRule .? %{ENV:BASE}/app.php [L]"),
+        ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+}
+
+#[test]
+fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
+    for lines in [
+        "AccessFileName .acl",
+        "AccessFileName .acl .htaccess",
+        "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
+        "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
+    ] {
+        let imported = of_host(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!imported.toml.contains("PHP_ADMIN_VALUE"), "{lines}\n{}", imported.toml);
+    }
+    for lines in ["AccessFileName .htaccess", "SetEnv PHP_VALUE memory_limit=99M"] {
+        assert!(of_host(lines).report.keeps_access(), "{lines}");
+    }
 }

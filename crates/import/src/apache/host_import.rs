@@ -96,7 +96,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
     pub(super) fn import(mut self, hosts: &[String]) -> SiteDraft {
         let hosts = Placed::new(toml_text::strings(hosts), &self.place);
         self.site.settings.set("hosts", hosts);
-        std::mem::take(&mut self.moved).into_iter().for_each(|line| self.report.cover(line));
+        self.moved.iter().for_each(|line| self.report.cover(line));
         self.document_root();
         self.aliases();
         self.collect_sections();
@@ -404,11 +404,9 @@ impl<'w, 'a> HostImport<'w, 'a> {
             return false;
         }
         if let Some(line) = closing {
-            for pattern in below.patterns_without(&[]) {
-                self.push("deny", line, toml_text::string(&pattern));
-            }
+            self.push("deny", line, toml_text::string(&below.whole_pattern()));
         } else if let Some(line) = of_kind(HtaccessLine::NoPhp).next() {
-            self.push("deny_php", line, toml_text::string(&below.pattern()));
+            self.push("deny_php", line, toml_text::string(&below.whole_pattern()));
         }
         true
     }
@@ -457,6 +455,12 @@ impl<'w, 'a> HostImport<'w, 'a> {
         found.into_iter().find_map(|one| {
             Some(format!("{}{}", one.folder, prefix.strip_prefix(one.prefix.as_str())?))
         })
+    }
+
+    /// Whether a site of its own has a line. The finding for a line does not tell: sections for
+    /// several areas have the same lines, and so have those with the same included file.
+    pub(super) fn is_moved(&self, line: &Directive) -> bool {
+        self.moved.iter().any(|moved| moved.place == line.place)
     }
 
     /// The directive is in the file, or needs no counterpart.

@@ -76,7 +76,7 @@ impl<'a> HostImport<'_, 'a> {
             found.extend(own.map(|one| (Some(section.area.clone()), one)));
         }
         for (area, line) in found {
-            if self.report.is_covered(&line.place, &line.name) {
+            if self.is_moved(line) {
                 continue;
             }
             if let Err(why) = self.redirect(area, line) {
@@ -116,7 +116,7 @@ impl<'a> HostImport<'_, 'a> {
         let (pattern, group) = match from {
             None => {
                 let area = area.unwrap_or_else(PathArea::all);
-                (area.patterns_without(&[]).concat(), "")
+                (area.whole_pattern(), "")
             }
             Some(from) if line.is("RedirectMatch") => {
                 regexes::check_regex(&format!("~{from}"))?;
@@ -237,13 +237,13 @@ impl<'a> HostImport<'_, 'a> {
                 lines.for_each(|one| self.report.kept(&one.place, &one.shown()));
                 continue;
             }
-            if self.report.is_covered(&chain.rule.place, &chain.rule.name) {
+            if self.is_moved(chain.rule) {
                 continue;
             }
             match end {
-                EarlierEnd::IfFile if chain.is_for_all() => chain.tests.push(CondTest::IsMissing),
                 EarlierEnd::None => {}
-                _ => chain.tests.push(CondTest::Other),
+                EarlierEnd::IfFile => chain.tests.push(CondTest::IsMissing),
+                EarlierEnd::Unknown => chain.tests.push(CondTest::Other),
             }
             end = match ends_for_files(&chain) {
                 true => {
@@ -278,7 +278,7 @@ impl<'a> HostImport<'_, 'a> {
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
                  `.htaccess` file with `htaccess = true`"
             );
-            match refuses {
+            match refuses || chain.hides_paths() {
                 true => self.report.access_left_out(&rule.place, &rule.shown(), &why),
                 false => self.report.left_out(&rule.place, &rule.shown(), &why),
             }

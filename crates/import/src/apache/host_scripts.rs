@@ -64,6 +64,7 @@ impl<'a> HostImport<'_, 'a> {
         self.other_handlers(&handlers);
         self.programs();
         self.engines();
+        self.settings_by_variable();
     }
 
     /// The source of CGI programs is not sent, and that of PHP never is.
@@ -96,41 +97,21 @@ impl<'a> HostImport<'_, 'a> {
 
     /// All handlers, in the order in which Apache merges them.
     fn handlers(&mut self) -> Vec<AreaHandler<'a>> {
-        let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
-        let mut found = Vec::new();
+        let (mut by_extension, mut found) = (Vec::new(), Vec::new());
         for section in &self.sections {
-            for line in &section.directives {
-                let value = line.first().to_ascii_lowercase();
-                if line.is("SetHandler") {
-                    let handler = match fcgi_address(line.first()) {
-                        Some(address) => PhpHandler::Fcgi(address),
-                        None if value.contains("php")
-                            && !value.contains("source")
-                            && has_module =>
-                        {
-                            PhpHandler::Module
-                        }
-                        None if ["none", "default-handler"].contains(&value.as_str()) => {
-                            PhpHandler::None
-                        }
-                        None => continue,
-                    };
+            let removes = |line: &&&Directive| line.name.to_ascii_lowercase().starts_with("remove");
+            let lines = section.directives.iter();
+            // What removes an extension is evaluated last.
+            for line in lines.clone().filter(|one| !removes(one)).chain(lines.filter(removes)) {
+                if line.is("SetHandler")
+                    && let Some(handler) = self.set_handler(line)
+                {
                     found.push(AreaHandler { area: section.area.clone(), handler, line });
-                    continue;
                 }
-                let extensions = line.arguments.iter().skip(1);
-                let has_php = extensions.clone().any(|one| one.trim_start_matches('.') == "php");
-                if !(line.is("AddHandler") || line.is("AddType")) || !has_php {
-                    continue;
+                if let Some(handler) = self.extension_handler(line, &by_extension) {
+                    let area = scripts_below(&section.area);
+                    by_extension.push(AreaHandler { area, handler, line });
                 }
-                let handler = match fcgi_address(line.first()) {
-                    Some(address) => PhpHandler::Fcgi(address),
-                    None if value.contains("php") && has_module => PhpHandler::Module,
-                    None => continue,
-                };
-                let area = scripts_below(&section.area);
-                // `SetHandler` decides in its place.
-                found.insert(0, AreaHandler { area, handler, line });
             }
         }
         let passes = self.all_of_host(&["ProxyPassMatch"]).into_iter().rev();
@@ -140,7 +121,51 @@ impl<'a> HostImport<'_, 'a> {
                 found.push(AreaHandler { area, handler: PhpHandler::Fcgi(address), line });
             }
         }
-        found
+        // `SetHandler` decides in place of an extension.
+        by_extension.append(&mut found);
+        by_extension
+    }
+
+    /// What a word of Apache's names: mod_php, or a FastCGI server.
+    fn php_handler(&self, word: &str) -> Option<PhpHandler> {
+        let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
+        let lower = word.to_ascii_lowercase();
+        let is_module = has_module && lower.contains("php") && !lower.contains("source");
+        let address = fcgi_address(word).map(PhpHandler::Fcgi);
+        address.or(is_module.then_some(PhpHandler::Module))
+    }
+
+    fn set_handler(&self, line: &Directive) -> Option<PhpHandler> {
+        let is_none =
+            ["none", "default-handler"].iter().any(|one| line.first().eq_ignore_ascii_case(one));
+        self.php_handler(line.first()).or(is_none.then_some(PhpHandler::None))
+    }
+
+    /// The handler of the extension `.php`, or none after an earlier one.
+    fn extension_handler(
+        &self,
+        line: &Directive,
+        earlier: &[AreaHandler<'a>],
+    ) -> Option<PhpHandler> {
+        let is_php = |word: &String| word.trim_start_matches('.').eq_ignore_ascii_case("php");
+        let is_by = |name: &str| {
+            earlier.iter().any(|one| one.line.is(name) && one.handler != PhpHandler::None)
+        };
+        if line.is("RemoveHandler") || line.is("RemoveType") {
+            let added = if line.is("RemoveType") { "AddType" } else { "AddHandler" };
+            let is_undone = line.arguments.iter().any(is_php) && is_by(added);
+            return is_undone.then_some(PhpHandler::None);
+        }
+        let adds = line.is("AddHandler") || line.is("AddType");
+        if !adds || !line.arguments.iter().skip(1).any(is_php) {
+            return None;
+        }
+        let first = line.first().to_ascii_lowercase();
+        let is_other = !first.contains("php") || first.contains("source");
+        // A type does not decide where there is a handler.
+        let is_undone = is_by("AddType") || line.is("AddHandler") && is_by("AddHandler");
+        let none = (is_other && is_undone).then_some(PhpHandler::None);
+        self.php_handler(line.first()).or(none)
     }
 
     fn site_pool(&mut self, handler: &PhpHandler, line: &'a Directive, settings: Vec<PoolEntry>) {
@@ -220,20 +245,20 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Handlers of some paths that are not the one of the site.
     fn other_handlers(&mut self, handlers: &[AreaHandler<'a>]) {
-        let Some(general) = handlers.iter().rposition(|one| one.area.has(ANY_SCRIPT)) else {
-            return;
-        };
-        let own = handlers[general].handler.clone();
-        for one in handlers.iter().filter(|one| one.handler != own && !one.area.has(ANY_SCRIPT)) {
-            let pattern = one.area.pattern();
+        let general = handlers.iter().rfind(|one| one.area.has(ANY_SCRIPT));
+        let own = general.map(|one| one.handler.clone());
+        let others = handlers.iter().filter(|one| !one.area.has(ANY_SCRIPT));
+        for one in others.filter(|one| Some(&one.handler) != own.as_ref()) {
+            let path = toml_text::string(&one.area.whole_pattern());
             match &one.handler {
                 PhpHandler::None => {
-                    let item = Placed::new(toml_text::string(&pattern), &one.line.place);
+                    let item = Placed::new(path, &one.line.place);
                     self.site.settings.push("deny_php", item);
                 }
+                // `allow_php` has the paths.
+                _ if own.is_none() => {}
                 PhpHandler::Fcgi(address) => match self.target(address, one.line) {
                     PassTarget::Pool(name) => {
-                        let path = toml_text::string(&pattern);
                         let fields = [("path", path), ("pool", toml_text::string(&name))];
                         self.push("paths", one.line, toml_text::table(fields));
                     }
@@ -269,7 +294,7 @@ impl<'a> HostImport<'_, 'a> {
                 self.keep(line);
             }
             let pool = self.mod_php.pool(entries);
-            let path = toml_text::string(&section.area.pattern());
+            let path = toml_text::string(&section.area.whole_pattern());
             self.push(
                 "paths",
                 first,
@@ -285,7 +310,7 @@ impl<'a> HostImport<'_, 'a> {
             for line in section.directives.iter().filter(|one| is_engine(one)) {
                 let is_off = !is_on(line.argument(1));
                 if is_off {
-                    let item = toml_text::string(&section.area.pattern());
+                    let item = toml_text::string(&section.area.whole_pattern());
                     self.push("deny_php", line, item);
                     let why = "scripts there are a 403; Apache sends their source";
                     self.report.changed(&line.place, &line.shown(), why);
@@ -330,12 +355,31 @@ impl<'a> HostImport<'_, 'a> {
         entries
     }
 
+    /// Settings of PHP in `SetEnv PHP_ADMIN_VALUE`: a variable of the pool sets none.
+    fn settings_by_variable(&mut self) {
+        let sections = self.sections.iter().flat_map(|one| one.directives.iter().copied());
+        let names = ["PHP_ADMIN_VALUE", "PHP_VALUE"];
+        let of_php: Vec<&'a Directive> =
+            sections.filter(|line| line.is("SetEnv") && names.contains(&line.first())).collect();
+        for line in of_php {
+            let value = line.argument(1);
+            let decides =
+                ["open_basedir", "disable_functions"].iter().any(|one| value.contains(one));
+            let why = "set `php_admin_value` of the pool";
+            match decides {
+                true => self.report.access_left_out(&line.place, &line.shown(), why),
+                false => self.report.left_out(&line.place, &line.shown(), why),
+            }
+        }
+    }
+
     fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
         if line.is("SetEnv") && !line.first().starts_with("proxy-") {
             let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
-            let is_apache = ["nokeepalive", "no-gzip", "dont-vary"].contains(&line.first());
+            let other = ["nokeepalive", "no-gzip", "dont-vary", "PHP_ADMIN_VALUE", "PHP_VALUE"];
+            let is_other = other.contains(&line.first());
             let name = line.first().to_owned();
-            return (!is_apache).then_some(PoolEntry { table: "env", name, value });
+            return (!is_other).then_some(PoolEntry { table: "env", name, value });
         }
         let table = PHP_SETTINGS.into_iter().find(|name| line.is(name))?;
         if is_engine(line) {

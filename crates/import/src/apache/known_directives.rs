@@ -15,9 +15,8 @@ pub(super) enum ApacheDirective {
 }
 
 /// Directives that need no counterpart: tuning of Apache itself, and what maitred does anyway.
-const NOT_NEEDED: [&str; 94] = [
+const NOT_NEEDED: [&str; 93] = [
     "acceptfilter",
-    "accessfilename",
     "acceptpathinfo",
     "addcharset",
     "addencoding",
@@ -217,6 +216,10 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
         _ if of_tls || name.starts_with("sslproxy") => ApacheDirective::NotNeeded,
         "<proxy" | "<proxymatch" => of_proxy(directive),
         "<if" | "<elseif" | "<else" | "<limit" | "<limitexcept" => of_condition(directive),
+        "accessfilename" => match directive.arguments.as_slice() {
+            [only] if only == ".htaccess" => ApacheDirective::NotNeeded,
+            _ => ApacheDirective::Access,
+        },
         "sethandler" => match directive.first() {
             "server-status" | "server-info" => {
                 ApacheDirective::ByHand("`admin` has metrics, and `maitred status` the rest")

@@ -57,6 +57,12 @@ impl PathArea {
         }
     }
 
+    /// maitred's pattern for its paths and the name itself, which may be that of a folder, for
+    /// rules about who may see what and which scripts run.
+    pub fn whole_pattern(&self) -> String {
+        self.patterns_without(&[]).concat()
+    }
+
     fn is_file(&self) -> bool {
         let PathArea::Below(prefix) = self else { return false };
         let name = prefix.rsplit('/').next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::regexes::without_starts;
 use crate::source_directive::Directive;
-use crate::values::alternatives;
+use crate::values::{alternatives, is_identity_header};
 
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,18 @@ pub(super) enum CondTest {
     /// Another one.
     Other,
 }
+
+/// Variables about the client, by their begins; those of headers are apart.
+const OF_CLIENT: [&str; 7] =
+    ["REMOTE_", "AUTH_TYPE", "SSL_CLIENT", "SSL:SSL_CLIENT", "LA_U:", "LA_F:", "ENV:"];
+
+/// The file that a path leads to.
+const OWN_FILES: [&str; 4] = [
+    "%{REQUEST_FILENAME}",
+    "%{SCRIPT_FILENAME}",
+    "%{DOCUMENT_ROOT}%{REQUEST_URI}",
+    "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+];
 
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
@@ -77,7 +89,26 @@ impl RewriteChain<'_> {
     pub fn is_for_all(&self) -> bool {
         let all = ["^", ".*", "^.*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^/?(.*)$", "^(.*)", "."];
         all.contains(&self.rule.first())
-            || ["^/?(.*)", "^/(.*)", "^.", ".+", "^(.+)$"].contains(&self.rule.first())
+            || ["^/?(.*)", "^/(.*)", "^.", ".+", "^(.+)$", ".?"].contains(&self.rule.first())
+    }
+
+    /// Whether a rule that is not written lets clients see what Apache does not show them: one
+    /// about the client, or one that passes paths of files to something else.
+    pub fn hides_paths(&self) -> bool {
+        if self.rule.argument(1) == "-" {
+            return false;
+        }
+        let is_internal = self.redirect().is_none() && self.flag(&["P", "PROXY"]).is_none();
+        let is_file = |one: &&Directive| ["-f", "-s", "-d", "-l"].contains(&one.argument(1));
+        let is_own = |one: &&Directive| OWN_FILES.contains(&one.argument(0));
+        let files: Vec<&Directive> =
+            self.conditions.iter().copied().filter(|one| is_file(one)).collect();
+        // A page of a cache or a compressed file in place of the same.
+        let is_copy = is_internal && files.iter().any(|one| !is_own(one));
+        let hides_files = is_internal
+            && !self.tests.contains(&CondTest::IsMissing)
+            && self.conditions.iter().all(|one| is_file(one) && is_own(one));
+        hides_files || !is_copy && self.conditions.iter().any(|one| is_of_client(one))
     }
 
     /// The expression of its pattern, for whole paths. `base` is the prefix of the section.
@@ -252,6 +283,23 @@ fn either(mut group: Vec<CondTest>) -> CondTest {
         (true, false) => CondTest::Host(hosts.join("|"), false),
         _ => CondTest::Other,
     }
+}
+
+/// Whether a condition is about who the client is: its address, user, certificate, cookies and
+/// other headers, or an argument that it must not lack.
+fn is_of_client(condition: &Directive) -> bool {
+    let tested = condition.argument(0).to_ascii_uppercase().replace('-', "_");
+    let mut variables = tested.split("%{").skip(1);
+    variables.any(|name| {
+        let name = name.split('}').next().unwrap_or_default();
+        let header = name.strip_prefix("HTTP:").or(name.strip_prefix("HTTP_"));
+        match header {
+            Some(header) => is_identity_header(header),
+            None if name == "QUERY_STRING" => condition.argument(1).starts_with('!'),
+            None if ["ENV:REDIRECT_STATUS", "ENV:HTTPS"].contains(&name) => false,
+            None => OF_CLIENT.iter().any(|begin| name.starts_with(begin)),
+        }
+    })
 }
 
 fn test(condition: &Directive) -> CondTest {

@@ -76,7 +76,11 @@ impl SiteWalk<'_, '_, '_> {
             if let Some(other) = asked.condition.beside_paths() {
                 let why =
                     format!("it is for some requests alone (`{other}`), and has no counterpart");
-                self.shared.report.left_out(&line.place, &line.shown(), &why);
+                let Asked { condition, .. } = asked;
+                match condition.is_about_client() {
+                    true => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
+                    false => self.shared.report.left_out(&line.place, &line.shown(), &why),
+                }
                 return false;
             }
             let why = "a fixed response has no counterpart, and its paths are a 404: serve a file \

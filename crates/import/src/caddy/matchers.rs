@@ -6,6 +6,7 @@ use maitred_rules::networks::parse_network;
 
 use super::path_areas::CaddyPath;
 use crate::source_directive::Directive;
+use crate::values::is_identity_header;
 
 /// Networks of `private_ranges`.
 pub(super) const PRIVATE_RANGES: [&str; 6] =
@@ -13,6 +14,9 @@ pub(super) const PRIVATE_RANGES: [&str; 6] =
 
 /// Deepest `not`.
 const MAX_DEPTH: usize = 10;
+
+/// Matchers that are not about the client itself.
+const NOT_OF_CLIENT: [&str; 5] = ["host", "method", "not", "protocol", "query"];
 
 /// The requests of a matcher: all conditions hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,12 +39,22 @@ pub(super) struct Condition {
     pub is_never: bool,
     /// The first condition that has no counterpart.
     pub other: Option<String>,
+    /// Whether one without a counterpart is about the client: a header, a certificate, anything
+    /// that an expression says.
+    has_other_client: bool,
+    /// The matcher that `from` is of.
+    client_matcher: String,
 }
 
 impl Condition {
     /// Whether it is about paths and clients alone.
     pub fn is_by_client_and_path(&self) -> bool {
         self.file.is_none() && self.scheme.is_none() && self.other.is_none()
+    }
+
+    /// Whether it is about who the client is.
+    pub fn is_about_client(&self) -> bool {
+        self.has_other_client || !self.from.is_empty() || !self.not_from.is_empty()
     }
 
     /// Whether there are paths already that a further matcher of this name restricts.
@@ -92,7 +106,7 @@ impl Matchers<'_> {
                 Some(matcher) => (self.named(matcher), rest),
                 None => {
                     let other = Some(format!("{first}, which is not defined"));
-                    (Condition { other, ..Condition::default() }, rest)
+                    (Condition { other, has_other_client: true, ..Condition::default() }, rest)
                 }
             };
         }
@@ -143,12 +157,18 @@ impl Matchers<'_> {
                 }
             }
             "remote_ip" | "client_ip" => {
+                // Lists of one matcher are one list. Of two matchers, both must hold.
+                if !to.client_matcher.is_empty() && to.client_matcher != one.name {
+                    to.other = Some("remote_ip and client_ip".to_owned());
+                }
+                to.client_matcher.clone_from(&one.name);
                 let ranges = texts.iter().filter(|one| *one != "forwarded");
                 for range in ranges {
                     match range.as_str() {
                         "private_ranges" => to.from.extend(PRIVATE_RANGES.map(str::to_owned)),
                         range if parse_network(range).is_err() => {
                             to.other = Some(format!("remote_ip {range}"));
+                            to.has_other_client = true;
                         }
                         range => to.from.push(range.to_owned()),
                     }
@@ -160,7 +180,18 @@ impl Matchers<'_> {
                 _ => to.other = Some("protocol".to_owned()),
             },
             "not" if depth < MAX_DEPTH => self.add_not(to, one, depth),
-            other => to.other = Some(other.to_owned()),
+            other => {
+                to.other = Some(other.to_owned());
+                to.has_other_client |= match other {
+                    "header" => is_identity_header(one.first().trim_start_matches('!')),
+                    // Its own name may precede that of the header.
+                    "header_regexp" => {
+                        let at = texts.len().saturating_sub(2);
+                        texts.get(at).is_none_or(|name| is_identity_header(name))
+                    }
+                    other => !NOT_OF_CLIENT.contains(&other),
+                };
+            }
         }
     }
 
@@ -178,7 +209,11 @@ impl Matchers<'_> {
         } else {
             one.block.iter().for_each(|part| self.add(&mut inner, part, depth + 1));
         }
-        let empty = Condition { regex_name: inner.regex_name.clone(), ..Condition::default() };
+        let empty = Condition {
+            regex_name: inner.regex_name.clone(),
+            client_matcher: inner.client_matcher.clone(),
+            ..Condition::default()
+        };
         let never = Condition { is_never: true, ..empty.clone() };
         if inner == never {
             return;
@@ -201,6 +236,8 @@ impl Matchers<'_> {
             let other = if scheme == "http" { "https" } else { "http" };
             to.scheme = Some(other.to_owned());
         } else {
+            to.has_other_client |=
+                inner.is_about_client() || inner.other.as_deref() == Some("query");
             to.other = Some(format!("not {}", inner.other.unwrap_or_default()).trim().to_owned());
         }
     }

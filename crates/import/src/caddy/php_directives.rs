@@ -129,7 +129,11 @@ impl SiteWalk<'_, '_, '_> {
                     self.worker(one, pool, line);
                     continue;
                 }
-                "header_up" | "header_down" | "lb_policy" | "lb_try_duration" => {
+                "header_up" => {
+                    self.header_up(one, &[]);
+                    continue;
+                }
+                "header_down" | "lb_policy" | "lb_try_duration" => {
                     self.left_out(one, "it has no counterpart");
                     continue;
                 }

@@ -105,6 +105,16 @@ impl<'a> SiteWalk<'_, '_, 'a> {
         }
     }
 
+    /// Leaves out a directive that is for some requests alone: who the client is may decide what
+    /// it sees.
+    pub(super) fn left_out_for_some(&mut self, asked: &Asked<'_>, why: &str) {
+        let Asked { line, condition, .. } = asked;
+        match condition.is_about_client() {
+            true => self.shared.report.access_left_out(&line.place, &line.shown(), why),
+            false => self.left_out(line, why),
+        }
+    }
+
     pub(super) fn push(&mut self, list: &str, line: &Directive, toml: String) {
         self.site.settings.push(list, Placed::new(toml, &line.place));
     }
@@ -280,7 +290,7 @@ impl<'a> SiteWalk<'_, '_, 'a> {
                     self.files_of_others(asked.line);
                     self.try_files(asked.arguments, asked.line, &asked.area);
                 }
-                Some(_) => self.left_out(asked.line, "it is for some requests alone"),
+                Some(_) => self.left_out_for_some(asked, "it is for some requests alone"),
             },
             "uri" => self.uri(asked),
             "basic_auth" | "basicauth" => self.basic_auth(asked),

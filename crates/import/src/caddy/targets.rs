@@ -7,6 +7,7 @@ use super::text_at;
 use crate::regexes::whole_match;
 use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values::is_identity_header;
 
 /// Directives of `reverse_proxy` that need no counterpart.
 const NOT_NEEDED: [&str; 25] = [
@@ -37,6 +38,9 @@ const NOT_NEEDED: [&str; 25] = [
     "trusted_proxies",
 ];
 
+/// Headers of a client that no proxied server gets.
+const DROPPED: [&str; 2] = ["X-Real-IP", "Proxy"];
+
 impl SiteWalk<'_, '_, '_> {
     /// The path as a directive sees it, in the words of a target.
     fn whole(area: &BlockPaths) -> &'static str {
@@ -61,13 +65,17 @@ impl SiteWalk<'_, '_, '_> {
         };
         let status = status.filter(|code| [301, 302, 303, 307, 308].contains(code));
         let (Some(status), None) = (status, condition.beside_paths()) else {
-            let other = condition.beside_paths();
-            let why = match other {
-                Some(other) => format!("it is for some requests alone (`{other}`)"),
-                None => "its status is none of a redirect".to_owned(),
-            };
-            self.left_out(line, &format!("{why}: write `redirects` of the site"));
-            return false;
+            if let Some(other) = condition.beside_paths() {
+                let why = format!(
+                    "it is for some requests alone (`{other}`): write `redirects` of the site"
+                );
+                self.left_out_for_some(asked, &why);
+                return false;
+            }
+            let why = "its status is none of a redirect; its paths are a 404: write `redirects`";
+            self.left_out(line, why);
+            self.nothing_here(asked);
+            return true;
         };
         let to = self.shared.filled(&to);
         let whole = Self::whole(&asked.area);
@@ -111,7 +119,7 @@ impl SiteWalk<'_, '_, '_> {
         }
         if let Some(other) = condition.beside_paths() {
             let why = format!("it is for some requests alone (`{other}`): write `rewrite`");
-            return self.left_out(line, &why);
+            return self.left_out_for_some(asked, &why);
         }
         let to = match to.starts_with('?') {
             true => format!("{{path}}{to}"),
@@ -126,7 +134,8 @@ impl SiteWalk<'_, '_, '_> {
                 }
                 self.kept(line);
             }
-            Err(why) => self.left_out(line, &why),
+            // What it hides is sent.
+            Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
         }
     }
 
@@ -219,7 +228,7 @@ impl SiteWalk<'_, '_, '_> {
             .collect();
         if let Some(other) = asked.condition.beside_paths() {
             let why = format!("it is for some requests alone (`{other}`): write `proxy`");
-            self.left_out(line, &why);
+            self.left_out_for_some(asked, &why);
             return false;
         }
         let first = servers.first().map(|one| self.shared.filled(one)).unwrap_or_default();
@@ -257,6 +266,22 @@ impl SiteWalk<'_, '_, '_> {
         true
     }
 
+    /// A header of requests: clients can send those that are not dropped.
+    pub(super) fn header_up(&mut self, one: &Directive, dropped: &[&str]) {
+        let name = one.first().trim_start_matches(['-', '+']);
+        let is_dropped = dropped.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_forwarded = name.to_ascii_uppercase().starts_with("X-FORWARDED-");
+        match is_forwarded || is_dropped || !is_identity_header(name) {
+            true if is_forwarded => self.kept(one),
+            true => self.left_out(one, "it has no counterpart; write it for the server itself"),
+            false => {
+                let why = "it has no counterpart, and clients can send this header: see whether \
+                           the application trusts it";
+                self.shared.report.access_left_out(&one.place, &one.shown(), why);
+            }
+        }
+    }
+
     /// The `Host` header for the server, and a report of the other directives.
     fn proxy_host(&mut self, line: &Directive, to: &str) -> Option<String> {
         let mut host = None;
@@ -276,9 +301,12 @@ impl SiteWalk<'_, '_, '_> {
                         false => host = Some(value),
                     }
                 }
-                "header_up" if one.first().starts_with("X-Forwarded-") => {}
                 name if NOT_NEEDED.contains(&name) => {}
-                "header_up" | "header_down" | "rewrite" | "method" => {
+                "header_up" => {
+                    self.header_up(one, &DROPPED);
+                    continue;
+                }
+                "header_down" | "rewrite" | "method" => {
                     self.left_out(one, "it has no counterpart; write it for the server itself");
                     continue;
                 }

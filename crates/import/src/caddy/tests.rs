@@ -96,6 +96,10 @@ fn rules_about_access_have_the_paths_of_caddy_or_more() {
             "status = 410",
         ],
     );
+    let lists = of(&format!(
+        ":80 {{\n{PHP}\n@x not {{\nremote_ip 10.0.0.0/8\nremote_ip 192.0.2.0/24\n}}\nabort @x\n}}"
+    ));
+    has(&lists, &["except = [\"10.0.0.0/8\", \"192.0.2.0/24\"]"]);
     assert_eq!(imported.user_files[0].text, "anna:$2a$14$abc\n");
     let report = imported.report.to_string();
     assert!(report.contains("the status is 403, and not 401"), "{report}");
@@ -188,6 +192,22 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         ("@x expression `{method} == 'GET'`\nhandle @x {\nabort\n}", "Caddyfile:6: handle @x"),
         ("forward_auth b.example {\nuri /check\n}", "Caddyfile:5: forward_auth b.example"),
         ("request_header X-User root", "Caddyfile:5: request_header X-User root"),
+        ("@x not remote_ip 10.0.0.0/8\nredir @x /no", "Caddyfile:6: redir @x /no"),
+        ("@x not remote_ip 10.0.0.0/8\nrewrite @x /no.html", "Caddyfile:6: rewrite @x /no.html"),
+        ("@x not remote_ip 10.0.0.0/8\nrespond @x no 200", "Caddyfile:6: respond @x no 200"),
+        ("@x not header Cookie *s=1*\nredir @x /login", "Caddyfile:6: redir @x /login"),
+        ("@x not query key=1\nredir @x /login", "Caddyfile:6: redir @x /login"),
+        ("@x header_regexp X-Token ^a$\nrewrite @x /a", "Caddyfile:6: rewrite @x /a"),
+        ("rewrite /a/* {http.request.header.X-To}", "Caddyfile:5: rewrite /a/*"),
+        (
+            "php_fastcgi /b/* unix//b.sock {\nheader_up X-User a\n}",
+            "Caddyfile:6: header_up X-User a",
+        ),
+        ("reverse_proxy /b/* :81 {\nheader_up -X-Token\n}", "Caddyfile:6: header_up -X-Token"),
+        (
+            "@x not {\nremote_ip 10.0.0.0/8\nclient_ip 192.0.2.0/24\n}\nrespond @x 403",
+            "respond @x 403",
+        ),
         ("respond @missing 403", "Caddyfile:5: respond @missing 403"),
         ("@x not method GET POST\nrespond @x 405", "Caddyfile:6: respond @x 405"),
         ("php_fastcgi unix//run/php.sock {\nsplit .html\n}", "Caddyfile:6: split .html"),
@@ -203,6 +223,25 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         });
         assert!(left.contains(expected), "{lines}\n{report}");
     }
+}
+
+#[test]
+fn redirects_that_are_not_about_the_client_decide_nothing_about_access() {
+    for lines in [
+        "@x header User-Agent *Mobile*\nredir @x /mobile",
+        "@x header_regexp lang Accept-Language ^de\nredir @x /de/",
+        "@x protocol http\nredir @x /a",
+        "@x {\nheader Connection *Upgrade*\nheader Upgrade websocket\n}\nreverse_proxy @x :6001",
+        "@x query p=1\nredir @x /new",
+        "@x method POST\nredir @x /new",
+        "reverse_proxy /b/* :81 {\nheader_up Host {host}\nheader_up X-Real-IP {remote_host}\n\
+         header_up X-Forwarded-Proto https\nheader_up -Accept-Encoding\n}",
+    ] {
+        let imported = of(&format!(":80 {{\n{PHP}\n{lines}\n}}"));
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+    }
+    let imported = of(&format!(":80 {{\n{PHP}\nredir /private/* /login 401\n}}"));
+    has(&imported, &["\"~(?i)^/private/\", status = 404"]);
 }
 
 #[test]

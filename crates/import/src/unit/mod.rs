@@ -331,6 +331,86 @@ mod tests {
         assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
+    /// Whether all clients are refused a path.
+    fn is_denied(imported: &Imported, path: &str) -> bool {
+        let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+        let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+        config.sites[0].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+    }
+
+    const SHARE: &str = r#"{"action": {"share": "/srv/a$uri"}}"#;
+
+    #[test]
+    fn a_refusal_for_all_paths_but_some_is_written() {
+        let of = |uri: &str| {
+            let step = format!(r#"{{"match": {{"uri": {uri}}}, "action": {{"return": 403}}}}"#);
+            of_routes(&format!("[{step}, {SHARE}]"), "index.php")
+        };
+        for uri in [r#""!/public/*""#, r#"["!/public/*", "/*"]"#, r#"["!/public/*", "*"]"#] {
+            let imported = of(uri);
+            assert!(imported.report.keeps_access(), "{}", imported.report);
+            assert!(is_denied(&imported, "/a") && is_denied(&imported, "/public"), "{uri}");
+            assert!(!is_denied(&imported, "/public/a"), "{uri}\n{}", imported.toml);
+        }
+        assert!(!of(r#""!*.css""#).report.keeps_access());
+        let imported = of(r#"["*.php*", "~\\.(php|inc)$"]"#);
+        assert!(is_denied(&imported, "/a.php.bak"), "{}", imported.toml);
+        assert!(is_denied(&imported, "/a.inc"), "{}", imported.toml);
+    }
+
+    #[test]
+    fn each_step_that_passes_to_a_route_has_its_own_paths() {
+        let imported = of_routes(
+            &format!(
+                r#"{{"closed": [{{"action": {{"return": 403}}}}], "all": [
+                   {{"match": {{"uri": "/a/*"}}, "action": {{"pass": "routes/closed"}}}},
+                   {{"match": {{"uri": "/b/*"}}, "action": {{"pass": "routes/closed"}}}},
+                   {{"match": {{"uri": "/c/*"}}, "action": {{"pass": "routes/all"}}}},
+                   {SHARE}]}}"#
+            ),
+            "index.php",
+        );
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(is_denied(&imported, "/a/x") && is_denied(&imported, "/b/x"), "{}", imported.toml);
+    }
+
+    #[test]
+    fn a_step_for_a_host_that_is_no_site_of_its_own_is_named() {
+        let of = |step: &str| of_routes(&format!("[{step}, {SHARE}]"), "index.php").report;
+        for action in [r#""return": 404"#, r#""share": "/srv/b$uri""#] {
+            let step =
+                format!(r#"{{"match": {{"host": "!example.com"}}, "action": {{{action}}}}}"#);
+            assert!(!of(&step).keeps_access(), "{step}");
+            let inner = of_routes(
+                &format!(
+                    r#"{{"more": [{step}, {SHARE}],
+                        "all": [{{"action": {{"pass": "routes/more"}}}}]}}"#
+                ),
+                "index.php",
+            );
+            assert!(!inner.report.keeps_access(), "{step}");
+        }
+        let moved = r#"{"match": {"host": "www.example.com"},
+            "action": {"return": 301, "location": "https://example.com$request_uri"}}"#;
+        assert!(of(moved).keeps_access(), "{}", of(moved));
+        assert!(of(moved).to_string().contains("match host"), "{}", of(moved));
+    }
+
+    #[test]
+    fn routes_that_send_no_files_are_named() {
+        let direct = r#"{"match": {"uri": "*.php"}, "action": {"pass": "applications/a/direct"}}"#;
+        let closed = format!(r#", {{"action": {{"return": 404}}}}, {SHARE}"#);
+        for rest in [
+            "",
+            &closed,
+            r#", {"action": {"return": 404}}"#,
+            r#", {"match": {"uri": "/*"}, "action": {"return": 404}}"#,
+        ] {
+            let imported = of_routes(&format!("[{direct}{rest}]"), "index.php");
+            assert!(!imported.report.keeps_access(), "{rest}\n{}", imported.toml);
+        }
+    }
+
     #[test]
     fn conditions_that_are_not_about_paths_are_named() {
         for part in ["\"method\": \"GET\"", "\"source\": \"10.0.0.0/8\"", "\"scheme\": \"https\""] {

@@ -14,6 +14,15 @@ use crate::toml_text;
 /// Deepest chain of routes that lead to routes.
 const MAX_DEPTH: usize = 20;
 
+/// Most steps that are read for one site: steps of several may lead to one route.
+const MAX_STEPS: usize = 10_000;
+
+/// What follows `~\\.php` in patterns for scripts alone.
+const SCRIPT_ENDS: [&str; 7] = ["$", "/", "($|/)", "(/|$)", "(?:$|/)", "(?:/|$)", "(/.*)?$"];
+
+/// The statuses of redirects.
+const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
+
 /// Scripts that tell whether a pattern is for all of them.
 const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
 
@@ -31,7 +40,13 @@ pub(super) fn sites(
         let at = format!("{pointer}/{step}");
         let is_host = names(config, &format!("{at}/match")) == ["host"];
         let inner = config.get(&format!("{at}/action/pass")).and_then(Value::as_str);
-        let (true, Some(inner)) = (is_host, inner) else { continue };
+        if !is_host {
+            continue;
+        }
+        let Some(inner) = inner else {
+            host_action(config, &at, report);
+            continue;
+        };
         let hosts = UriList::of(config.get(&format!("{at}/match/host")).unwrap_or(&Value::Null));
         let place = config.place(&at);
         match hosts.map(|_| host_names(config.get(&format!("{at}/match/host")))) {
@@ -45,6 +60,20 @@ pub(super) fn sites(
     let all = ["*".to_owned()];
     let place = config.place(&pointer);
     site(config, pass, &all, SitePlace { file, report, place: &place });
+}
+
+/// A step for a host that leads to no route: a redirect refuses no one.
+fn host_action(config: &UnitConfig, at: &str, report: &mut ImportReport) {
+    let action = config.get(&format!("{at}/action"));
+    let status = action.and_then(|action| action.get("return")).and_then(Value::as_u64);
+    let has_target = action.is_some_and(|action| action.get("location").is_some());
+    let place = config.place(at);
+    if has_target && status.is_some_and(|status| REDIRECTS.contains(&status)) {
+        return report.left_out(&place, "match host", "write `redirects` of a site of its own");
+    }
+    let why = "only a step that passes to routes or to an application becomes a site of its own: \
+               write the site";
+    report.access_left_out(&place, "match host", why);
 }
 
 /// Names of hosts: `example.com`, `*.example.com`.
@@ -81,6 +110,8 @@ fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
         shares: false,
         hides_files: None,
         runs_all: false,
+        is_of_listener: hosts == ["*"],
+        steps: 0,
         seen: BTreeSet::new(),
     };
     let hosts = Placed::new(toml_text::strings(hosts), place);
@@ -108,6 +139,11 @@ struct RouteWalk<'w> {
     hides_files: Option<SourceLine>,
     /// Whether all scripts run.
     runs_all: bool,
+    /// Whether steps for a host are sites of their own.
+    is_of_listener: bool,
+    /// The number of steps so far.
+    steps: usize,
+    /// The routes that lead to this step.
     seen: BTreeSet<String>,
 }
 
@@ -134,12 +170,17 @@ impl RouteWalk<'_> {
         for step in 0..steps {
             self.step(&format!("{pointer}/{step}"), paths, depth);
         }
+        self.seen.remove(&pointer);
     }
 
     fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) {
         let place = self.config.place(pointer);
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return self.report.access_left_out(&place, "routes", "there are too many steps");
+        }
         let conditions = names(self.config, &format!("{pointer}/match"));
-        if conditions == ["host"] {
+        if conditions == ["host"] && self.is_of_listener && depth == 0 {
             return;
         }
         let other = conditions.iter().find(|name| *name != "uri");
@@ -225,15 +266,14 @@ impl RouteWalk<'_> {
         place: &SourceLine,
         paths: Option<&UriList>,
     ) {
-        let is_redirect = [301, 302, 303, 307, 308].contains(&status);
-        if let (true, Some(to)) = (is_redirect, location) {
+        if let (true, Some(to)) = (REDIRECTS.contains(&status), location) {
             let is_fixed = !to.replace("${host}", "").replace("${request_uri}", "").contains('$');
             if !is_fixed {
                 let why = "its target is not fixed; write `redirects`";
                 return self.report.left_out(place, "return", why);
             }
             let to = to.replace("${host}", "$host").replace("${request_uri}", "$0");
-            for pattern in self.patterns(paths) {
+            for pattern in self.patterns(paths, place) {
                 let from = match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
                     Some(expression) => format!("~^.*?(?:{expression}).*$"),
                     None => pattern,
@@ -255,27 +295,32 @@ impl RouteWalk<'_> {
 
     /// Denies the paths of a step that no earlier one has.
     fn deny(&mut self, status: u64, place: &SourceLine, paths: Option<&UriList>) {
-        let Some(list) = paths else {
+        let Some(list) = paths.filter(|list| !list.is_all()) else {
             // All that remains: without scripts and shares, that is what `allow_php` leaves.
-            if self.shares || self.runs_all {
+            if self.runs_all && !self.shares {
+                let why = "files of the document root are sent here: deny them, or move them out \
+                           of it";
+                return self.report.access_left_out(place, "return", why);
+            }
+            if self.shares {
                 return;
             }
             let all = toml_text::string("/*");
             return self.site.settings.push("deny", Placed::new(all, place));
         };
-        let is_for_scripts = |pattern: &String| {
-            let parsed = maitred_rules::Pattern::parse(pattern);
-            parsed.is_ok_and(|one| ANY_SCRIPTS.iter().all(|path| one.matches(path.as_bytes())))
-                || pattern.ends_with("\\.php/")
-        };
-        for pattern in &list.patterns {
-            if is_for_scripts(pattern) && !pattern.contains("~$") {
+        for pattern in &self.patterns(paths, place) {
+            let after_script = pattern.strip_prefix("~\\.php");
+            if after_script.is_some_and(|end| SCRIPT_ENDS.contains(&end)) {
                 // `allow_php` refuses the scripts that no step runs.
                 continue;
             }
+            // Files whose names go on are no scripts.
+            let pattern = if after_script == Some("") { "~\\.php[^/]" } else { pattern };
             let except =
                 list.except.iter().chain(self.earlier.iter().flat_map(|one| &one.patterns));
             let literal = pattern.trim_end_matches('*');
+            let is_rest = list.has_all();
+            let except = except.filter(|other| !is_rest || !list.except.contains(other));
             let inside: Vec<&String> = except
                 .filter(|other| other.starts_with(literal) || other.starts_with('~'))
                 .collect();
@@ -300,7 +345,7 @@ impl RouteWalk<'_> {
     }
 
     fn nothing_here(&mut self, place: &SourceLine, paths: Option<&UriList>) {
-        for pattern in self.patterns(paths) {
+        for pattern in self.patterns(paths, place) {
             let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
             let why = "it leads elsewhere in Unit";
             let item = Placed::because(toml_text::table(fields), place, why);
@@ -308,13 +353,27 @@ impl RouteWalk<'_> {
         }
     }
 
-    fn patterns(&self, paths: Option<&UriList>) -> Vec<String> {
-        paths.map_or_else(|| vec!["/*".to_owned()], |list| list.patterns.clone())
+    /// The patterns of a step: for all paths but some, one that matches the others.
+    fn patterns(&mut self, paths: Option<&UriList>, place: &SourceLine) -> Vec<String> {
+        let Some(list) = paths.filter(|list| !list.is_all()) else { return vec!["/*".to_owned()] };
+        if !list.has_all() {
+            return list.patterns.clone();
+        }
+        let others = list.complement();
+        if others.is_none() {
+            let why = format!(
+                "it is for all paths but {}, which has no pattern: write `deny`, `redirects` or \
+                 `[[sites.proxy]]` of the site",
+                list.except.join(", ")
+            );
+            self.report.access_left_out(place, "match uri", &why);
+        }
+        others.into_iter().collect()
     }
 
     fn proxy(&mut self, to: &str, place: &SourceLine, paths: Option<&UriList>) {
         let to = to.replace("http://unix:", "unix:");
-        for path in self.patterns(paths) {
+        for path in self.patterns(paths, place) {
             let fields = [("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
             self.site.settings.push("proxy", Placed::new(toml_text::table(fields), place));
         }
@@ -489,6 +548,16 @@ impl RouteWalk<'_> {
                 let item = Placed::new(toml_text::string(&pattern), &place);
                 self.site.settings.push("allow_php", item);
             }
+        }
+        let denies_all = self.site.settings.list("deny").iter().any(|one| one.toml == "\"/*\"");
+        if self.site.settings.has("root")
+            && !self.shares
+            && self.hides_files.is_none()
+            && !denies_all
+        {
+            let why = "no step of Unit sends files, and files of the document root are sent here: \
+                       deny them, or move them out of it";
+            self.report.access_left_out(place, "routes", why);
         }
         if let Some(hidden) = self.hides_files.take() {
             let why = "Unit passes all of these paths to PHP, and files there are sent here: deny \

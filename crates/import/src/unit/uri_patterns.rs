@@ -2,6 +2,11 @@
 
 use serde_json::Value;
 
+use crate::prefix_complement::{LiteralPath, without};
+
+/// Patterns for all paths.
+const ALL_PATHS: [&str; 2] = ["/*", "~$"];
+
 /// The patterns of a list: a path matches if one of them does, and no negated one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct UriList {
@@ -27,6 +32,27 @@ impl UriList {
             }
         }
         Some(list)
+    }
+
+    /// Whether it has all paths.
+    pub fn is_all(&self) -> bool {
+        self.except.is_empty() && self.has_all()
+    }
+
+    /// Whether it has all paths but those that are negated.
+    pub fn has_all(&self) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|one| ALL_PATHS.contains(&&**one))
+    }
+
+    /// The pattern for all paths but those that are negated; none if they have no pattern.
+    pub fn complement(&self) -> Option<String> {
+        let literal = |pattern: &String| match pattern.strip_suffix('*') {
+            _ if pattern.starts_with('~') => None,
+            Some(text) => Some(LiteralPath { text: text.to_owned(), is_exact: false }),
+            None => Some(LiteralPath { text: pattern.clone(), is_exact: true }),
+        };
+        let literals: Option<Vec<LiteralPath>> = self.except.iter().map(literal).collect();
+        without("/", &literals?)
     }
 }
 
