@@ -338,9 +338,10 @@ fn handle(request: &Request) -> Outcome {
 fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u16> {
     let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
     let mark = memchr::memchr(b'?', target);
-    let path = normalised(&target[..mark.unwrap_or(target.len())]);
+    // Decoded first: `%2e%2e` is a segment that leads up, too.
+    let path = normalised(&unescaped(&target[..mark.unwrap_or(target.len())])?);
     let args = mark.map(|mark| target[mark + 1..].to_vec());
-    let mut request = Request::new(&before.method, unescaped(&path)?, args);
+    let mut request = Request::new(&before.method, path, args);
     let renamed = |(name, value): (&[u8], &[u8])| ([b"REDIRECT_", name].concat(), value.to_vec());
     request.env.set_all(before.env.iter().map(renamed));
     request.env.set(b"REDIRECT_STATUS", status.to_string());

@@ -19,6 +19,10 @@ const LONGEST_NAME: usize = 255;
 impl Processor<'_> {
     /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
     pub(super) fn walk(&self, request: &mut Request) -> Result<(), Stop> {
+        // Rules and sections would be those of another path than that of the file.
+        if request.uri.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+            return Err(Stop::Status(400));
+        }
         let root = &self.client.document_root;
         if root.len() + request.uri.len() > LONGEST_FILE_NAME {
             return Err(Stop::Status(403));
