@@ -10,6 +10,7 @@ mod directives;
 mod expr;
 pub mod file;
 mod limits;
+mod modules;
 pub mod overrides;
 pub mod process;
 pub mod read_log;

@@ -218,10 +218,15 @@ impl<'w> Processor<'w> {
 
     fn access(&self, request: &Request) -> Result<(), Stop> {
         let conf = &request.conf;
-        let admits = match &conf.access {
+        if conf.authz.denies || conf.access.as_ref().is_some_and(|access| access.is_wrong) {
+            return Err(Stop::Status(403));
+        }
+        let mut admits = match &conf.access {
             Some(access) => access.admits(request, self.client),
             None => true,
         };
+        // `ssl_hook_Access`, without `SSLOptions +StrictRequire`.
+        admits &= self.client.is_https || !conf.core.requires_tls;
         let satisfies = conf.access.as_ref().and_then(|access| access.satisfies(&request.method));
         match (satisfies, admits) {
             (Some(Satisfy::Any), true) => return Ok(()),
@@ -232,7 +237,7 @@ impl<'w> Processor<'w> {
             // A type of authentication without a requirement (AH01627).
             return if conf.authn.is_set() { Err(Stop::Status(500)) } else { Ok(()) };
         };
-        let granted = section.check(&self.scope(request), true);
+        let granted = section.check(&self.scope(request), true)?;
         // A pattern that was skipped after the time limit decides nothing.
         self.scope(request).check_time()?;
         match granted {

@@ -37,3 +37,58 @@ fn a_path_with_dots_as_a_segment_is_no_path_of_a_file() {
     }
     assert_eq!(root.outcome("/a.txt"), Outcome::File);
 }
+
+#[test]
+fn an_expression_that_takes_too_many_steps_grants_nothing_where_it_is_negated() {
+    let condition = "expr \"%{HTTP_USER_AGENT} =~ /(.*)bot(.*)evil/\"";
+    let agent = format!("xbot evil{}", "bot".repeat(400));
+    for text in [
+        format!("<RequireAll>\nRequire all granted\nRequire not {condition}\n</RequireAll>"),
+        format!(
+            "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire {condition}\n\
+             </RequireNone>\n</RequireAll>"
+        ),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", &text).file("/a.txt", "");
+        let of_agent = |agent| root.outcome_of("/a.txt", &[("User-Agent", agent)]);
+        assert_eq!(of_agent("Mozilla"), Outcome::File, "{text}");
+        assert_eq!(of_agent("xbot evil"), Outcome::Status(403), "{text}");
+        assert_eq!(of_agent(&agent), Outcome::TooCostly, "{text}");
+    }
+}
+
+#[test]
+fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
+    const USERS: &str = "AuthType Basic\nAuthName x\nAuthUserFile /www/users\n";
+    let root = |more: &str| {
+        let text = format!("{USERS}Require valid-user\n{more}");
+        MemoryRoot::new().file("/.htaccess", &text).file("/a/.htaccess", "").file("/a/a.txt", "")
+    };
+    assert_eq!(root("").outcome("/a/a.txt"), Outcome::NeedsUser);
+    let denied = Outcome::Status(403);
+    assert_eq!(root("SSLRequireSSL\n").outcome("/a/a.txt"), denied);
+    assert_eq!(root("SSLRequireSSL\n").over_tls().outcome("/a/a.txt"), Outcome::NeedsUser);
+    // One of both is enough: a client without TLS may be a user.
+    let any = "SSLRequireSSL\nSatisfy Any\n";
+    assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);
+    assert_eq!(root(any).over_tls().outcome("/a/a.txt"), Outcome::File);
+}
+
+#[test]
+fn a_line_about_access_that_cannot_be_understood_denies_whatever_satisfy_says() {
+    for text in [
+        "Satisfy Any\nOrder allow,deny\nAllow from all\nDeny from 300.1.1.1",
+        "Satisfy Any\nOrder wrong\nAllow from all",
+        "Satisfy Any\nAllow from all\nRequire nothing",
+        "Satisfy Any\nAllow from all\nDeny from .evil.example",
+        "<IfFile x>\nRequire all denied\n</IfFile>",
+        "<IfFile x>\n<Files a.txt>\nDeny from all\n</Files>\n</IfFile>",
+    ] {
+        let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text);
+        let root = root.file("/a/.htaccess", "").file("/a/a.txt", "");
+        assert_eq!(root.outcome("/a/a.txt"), Outcome::Status(403), "{text}");
+    }
+    let text = "<IfFile x>\nHeader set X-A b\n</IfFile>\nWrong";
+    let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text).file("/a.txt", "");
+    assert_eq!(root.outcome("/a.txt"), Outcome::File);
+}

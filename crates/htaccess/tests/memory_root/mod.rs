@@ -17,6 +17,8 @@ const ROOT: &str = "/www";
 pub struct MemoryRoot {
     files: BTreeMap<String, String>,
     reading: Reading,
+    links: BTreeSet<String>,
+    is_https: bool,
 }
 
 impl MemoryRoot {
@@ -31,6 +33,24 @@ impl MemoryRoot {
         self
     }
 
+    /// A link of this path, which is that of a file or a folder of others.
+    pub fn link(mut self, path: &str) -> MemoryRoot {
+        self.links.insert(path.to_owned());
+        self
+    }
+
+    /// One whose unknown directives are left out.
+    pub fn ignoring_unknown(mut self) -> MemoryRoot {
+        self.reading.ignores_unknown = true;
+        self
+    }
+
+    /// One that is served over TLS.
+    pub fn over_tls(mut self) -> MemoryRoot {
+        self.is_https = true;
+        self
+    }
+
     /// The outcome of a request for a path that is decoded once.
     pub fn outcome(&self, path: &str) -> Outcome {
         self.outcome_of(path, &[])
@@ -42,7 +62,8 @@ impl MemoryRoot {
         for (name, value) in headers {
             request.headers_in.add(name.as_bytes(), *value);
         }
-        Processor::new(&client(), self).decide(request).outcome
+        let client = Client { is_https: self.is_https, ..client() };
+        Processor::new(&client, self).decide(request).outcome
     }
 
     fn folders(&self) -> BTreeSet<&str> {
@@ -82,8 +103,8 @@ impl World for MemoryRoot {
         Some(Stat { kind, size: 1, is_executable: false, modified: 0 })
     }
 
-    fn is_link(&self, _path: &[u8]) -> bool {
-        false
+    fn is_link(&self, path: &[u8]) -> bool {
+        below_root(path).is_some_and(|path| self.links.contains(path))
     }
 
     fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
