@@ -11,6 +11,7 @@ use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
 use crate::expr::Template;
 use crate::file::Verdict;
+use crate::handlers;
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
@@ -46,6 +47,10 @@ pub enum Unknown {
     /// It has no effect, for this reason.
     Without(&'static str),
 }
+
+/// Of a handler that runs a file.
+const NO_PROGRAM: &str =
+    "no program but PHP runs here, and a request for a file with this handler gets a 403";
 
 /// Directives that have no effect here, and why.
 fn no_effect(name: &str) -> Option<&'static str> {
@@ -300,6 +305,7 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         "sethandler" => {
             let mut words = line.take(1, 2)?;
             let word = words.remove(0);
+            let is_program = handlers::is_program(&word.to_ascii_lowercase());
             core.handler = Some(match word.strip_prefix(b"expr=") {
                 Some(text) => {
                     let template = Template::parse(text).map_err(mistake)?;
@@ -307,6 +313,9 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
                 }
                 None => Handler::Name(word.to_ascii_lowercase()),
             });
+            if is_program {
+                return Err(Unknown::Without(NO_PROGRAM));
+            }
         }
         // Apache ignores it.
         "defaulttype" => drop(line.one()?),
@@ -448,7 +457,11 @@ fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> L
         for extension in &words[1..] {
             conf.mime.add(property, extension, &words[0]).map_err(mistake)?;
         }
-        return Ok(());
+        let is_handler = matches!(property, Property::Handler | Property::Type);
+        return match is_handler && handlers::is_program(&words[0].to_ascii_lowercase()) {
+            true => Err(Unknown::Without(NO_PROGRAM)),
+            false => Ok(()),
+        };
     }
     if let Some(property) = name.strip_prefix("remove").and_then(property)
         && property != Property::Filter

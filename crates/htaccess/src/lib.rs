@@ -9,6 +9,7 @@ mod cookie;
 mod directives;
 mod expr;
 pub mod file;
+mod handlers;
 mod limits;
 mod modules;
 pub mod overrides;

@@ -15,6 +15,7 @@ use crate::conf::core::{Handler, PathInfo};
 use crate::conf::small::EnvVariable;
 use crate::expr::Evaluation;
 use crate::file::Mistake;
+use crate::handlers::{PHP, is_php_handler, is_php_name, is_program, shows_source};
 use crate::regex::TooCostly;
 use crate::request::{Client, Kind, Previous, Request, World};
 use crate::rewrite::{self, Rewritten};
@@ -287,16 +288,11 @@ impl<'w> Processor<'w> {
     }
 }
 
-/// The handler of PHP.
-const PHP: &[u8] = b"application/x-httpd-php";
-
-fn is_php_name(name: &[u8]) -> bool {
-    name.len() > 4 && name.ends_with(b".php")
-}
-
-/// Whether a handler or a media type stands for PHP, whatever its version.
-fn is_php_handler(name: &[u8]) -> bool {
-    memchr::memmem::find(name, b"php").is_some()
+/// Whether Apache runs a file by a handler, or includes what it names.
+fn runs_programs(handler: &[u8], request: &Request) -> bool {
+    // Without `Options Includes` Apache sends a page as it is.
+    let includes = handler == b"server-parsed" && request.conf.core.includes();
+    includes || is_program(handler) || shows_source(handler)
 }
 
 /// What the handler of the last round does.
@@ -314,7 +310,7 @@ fn handle(request: &Request) -> Outcome {
         Kind::File => {
             let by_type = || {
                 let own = request.content_type.as_deref();
-                own.filter(|own| memchr::memmem::find(own, b"httpd-php").is_some())
+                own.filter(|own| memchr::memmem::find(own, b"httpd-").is_some())
             };
             let handler = request.handler.as_deref().or_else(by_type);
             let is_php =
@@ -330,6 +326,10 @@ fn handle(request: &Request) -> Outcome {
                 true => Outcome::Script,
                 // Apache would send the source of a script that must not run.
                 false if is_php_name(request.base_name()) => Outcome::Status(403),
+                // The source of a program that no interpreter runs here.
+                false if handler.is_some_and(|name| runs_programs(name, request)) => {
+                    Outcome::Status(403)
+                }
                 false => Outcome::File,
             }
         }

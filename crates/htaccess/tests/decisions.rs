@@ -75,6 +75,58 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
 }
 
 #[test]
+fn programs_that_no_interpreter_runs_are_not_sent_as_text() {
+    let denied = Outcome::Status(403);
+    for (text, path, expected) in [
+        ("Options +ExecCGI\nAddHandler cgi-script .cgi .pl", "/a.pl", &denied),
+        ("Options -ExecCGI\nAddHandler cgi-script .pl .htm .shtml", "/a.htm", &denied),
+        ("AddType application/x-httpd-cgi .pl", "/a.pl", &denied),
+        ("SetHandler fcgid-script", "/a.pl", &denied),
+        ("SetHandler \"proxy:fcgi://127.0.0.1:9000\"", "/a.pl", &denied),
+        ("Options +Includes\nAddHandler server-parsed .htm", "/a.htm", &denied),
+        ("AddHandler server-parsed .htm", "/a.htm", &Outcome::File),
+        ("AddHandler cgi-script .pl", "/a.htm", &Outcome::File),
+        ("SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006", "/a.pl", &Outcome::File),
+        ("AddHandler cgi-script .pl\n<Files a.pl>\nSetHandler none\n</Files>", "/a.pl", {
+            &Outcome::File
+        }),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/a.pl", "").file("/a.htm", "");
+        assert_eq!(root.outcome(path), *expected, "{text}");
+    }
+}
+
+#[test]
+fn handlers_stand_for_php_by_the_names_that_hosts_give_it() {
+    let outcome = |text: &str, path: &str| {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/a.phps", "").file("/a.x", "");
+        root.outcome(path)
+    };
+    for name in [
+        "application/x-httpd-php",
+        "application/x-httpd-ea-php83___lsphp",
+        "application/x-lsphp82",
+        "x-mapp-php8",
+        "x-httpd-php5",
+        "php83-script",
+        "php-fcgi",
+        "\"proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost\"",
+    ] {
+        assert_eq!(outcome(&format!("AddHandler {name} .x"), "/a.x"), Outcome::Script, "{name}");
+    }
+    for text in ["SetHandler no-php", "SetHandler text/x-php", "AddType text/x-php .x"] {
+        assert_eq!(outcome(text, "/a.x"), Outcome::File, "{text}");
+    }
+    for text in [
+        "AddType application/x-httpd-php-source .phps",
+        "AddHandler application/x-httpd-php-source .phps",
+        "AddHandler x-httpd-php-source .phps",
+    ] {
+        assert_eq!(outcome(text, "/a.phps"), Outcome::Status(403), "{text}");
+    }
+}
+
+#[test]
 fn a_line_about_access_that_cannot_be_understood_denies_whatever_satisfy_says() {
     for text in [
         "Satisfy Any\nOrder allow,deny\nAllow from all\nDeny from 300.1.1.1",

@@ -250,6 +250,11 @@ impl CoreConf {
         options.has(Options::FOLLOW_LINKS) || options.has(Options::FOLLOW_OWN_LINKS)
     }
 
+    /// Whether server-side includes would be carried out.
+    pub fn includes(&self) -> bool {
+        self.options.effective().has(Options::INCLUDES)
+    }
+
     /// Whether directories are listed.
     pub fn lists(&self) -> bool {
         self.options.effective().has(Options::INDEXES)
