@@ -144,3 +144,26 @@ fn a_line_about_access_that_cannot_be_understood_denies_whatever_satisfy_says() 
     let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text).file("/a.txt", "");
     assert_eq!(root.outcome("/a.txt"), Outcome::File);
 }
+
+#[test]
+fn links_are_not_followed_where_options_forbid_it() {
+    let root = |options: &str| {
+        let root = MemoryRoot::new().file("/a/.htaccess", options).file("/a/x.txt", "");
+        let root = root.file("/a/link/b/x.txt", "").file("/a/link.txt", "").file("/b/x.txt", "");
+        root.link("/a/link").link("/a/link.txt").link("/b").link("/b/x.txt")
+    };
+    let links = ["/a/link/b/x.txt", "/a/link.txt"];
+    for options in ["Options None", "Options -FollowSymLinks", "Options Indexes"] {
+        for path in links {
+            assert_eq!(root(options).outcome(path), Outcome::Status(403), "{options} {path}");
+        }
+        for path in ["/a/x.txt", "/b/x.txt"] {
+            assert_eq!(root(options).outcome(path), Outcome::File, "{options} {path}");
+        }
+    }
+    for options in ["", "Options All", "Options SymLinksIfOwnerMatch", "Options -Indexes"] {
+        for path in links {
+            assert_eq!(root(options).outcome(path), Outcome::File, "{options} {path}");
+        }
+    }
+}

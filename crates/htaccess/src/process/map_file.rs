@@ -51,7 +51,18 @@ impl Processor<'_> {
             }
         };
         request.conf = self.world.conf(&directory).map_err(Stop::Mistake)?;
+        // SymLinksIfOwnerMatch counts as FollowSymLinks: the owner is checked as a file is opened.
+        if !request.conf.core.follows_links() && self.leads_through_link(&request.filename) {
+            return Err(Stop::Status(403));
+        }
         Ok(())
+    }
+
+    /// Whether a segment below the document root is a symbolic link.
+    fn leads_through_link(&self, path: &[u8]) -> bool {
+        let root = self.client.document_root.len();
+        let slashes = memchr::memchr_iter(b'/', path).filter(|slash| *slash > root);
+        slashes.chain([path.len()]).any(|end| self.world.is_link(&path[..end]))
     }
 
     /// The end of the first segment that is no directory, and what it is.

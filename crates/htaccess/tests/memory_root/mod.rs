@@ -33,7 +33,7 @@ impl MemoryRoot {
         self
     }
 
-    /// A link of this path, which is that of a file or a folder of others.
+    /// Makes the file or folder of this path a symbolic link.
     pub fn link(mut self, path: &str) -> MemoryRoot {
         self.links.insert(path.to_owned());
         self
