@@ -1,6 +1,6 @@
-//! Mistakes of files that would leave something open without them.
+//! Mistakes and remarks of files that would leave something open without them.
 
-use maitred_htaccess::file::{Reading, parse};
+use maitred_htaccess::file::{Reading, Verdict, parse};
 use maitred_htaccess::overrides::Overrides;
 
 /// The mistake of a file; empty: it has none.
@@ -69,5 +69,25 @@ fn a_denial_that_no_client_could_match_is_a_mistake() {
         "<RequireAny>\nRequire ldap-user x\nRequire ip 192.0.2.1\n</RequireAny>".to_owned(),
     ] {
         assert_eq!(mistake(&text, &usual), "", "{text}");
+    }
+}
+
+#[test]
+fn handlers_whose_programs_do_not_run_get_a_remark() {
+    for (text, is_remarked) in [
+        ("AddHandler CGI-Script .pl", true),
+        ("AddType application/x-httpd-cgi .pl", true),
+        ("SetHandler fcgid-script", true),
+        ("SetHandler proxy:fcgi://127.0.0.1:9000", true),
+        ("SetHandler proxy:unix:/run/php-fpm.sock|fcgi://localhost", false),
+        ("AddHandler application/x-httpd-php .x", false),
+        ("AddCharset cgi-script .pl", false),
+    ] {
+        let parsed = parse(text.as_bytes(), b"/site/", &Reading::default());
+        let remarked = match &parsed.remarks[0].verdict {
+            Verdict::Skipped(why) => why.contains("gets a 403"),
+            _ => false,
+        };
+        assert!(parsed.conf.is_ok() && remarked == is_remarked, "{text}");
     }
 }

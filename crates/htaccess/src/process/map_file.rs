@@ -51,7 +51,8 @@ impl Processor<'_> {
             }
         };
         request.conf = self.world.conf(&directory).map_err(Stop::Mistake)?;
-        // SymLinksIfOwnerMatch counts as FollowSymLinks: the owner is checked as a file is opened.
+        // SymLinksIfOwnerMatch counts as FollowSymLinks: the owners of a link that leads out of the
+        // document root are compared as its file is opened.
         if !request.conf.core.follows_links() && self.leads_through_link(&request.filename) {
             return Err(Stop::Status(403));
         }
