@@ -489,8 +489,10 @@ fn an_unknown_line_that_is_ignored_never_opens_what_is_denied() {
     let root = document_root(&[
         (
             ".htaccess",
-            "PassengerEnabled on\nHeader set X-A a\n<Nonsense x>\nDeny all\n</Nonsense>\n",
+            "PassengerEnabled on\nHeader set X-A a\n<Nonsense x>\nOther 1\n</Nonsense>\n",
         ),
+        ("section/.htaccess", "<Nonsense x>\nDeny from all\n</Nonsense>\n"),
+        ("section/x.txt", "SECRET"),
         ("x.txt", "x"),
         ("wrong/.htaccess", "Require nonsense\nHeader set X-A a\n"),
         ("wrong/x.txt", "SECRET"),
@@ -502,7 +504,7 @@ fn an_unknown_line_that_is_ignored_never_opens_what_is_denied() {
     let server = serve(&root, &["htaccess_unknown = \"ignore\""]);
     let response = get(&server, "/x.txt", &[]);
     assert_eq!((&*response.text(), response.header("X-A")), ("x", Some("a")));
-    for denied in ["wrong", "order", "denied"] {
+    for denied in ["wrong", "order", "denied", "section"] {
         assert_eq!(get(&server, &format!("/{denied}/x.txt"), &[]).status, 403, "{denied}");
     }
     let file = server.configuration();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::conf::Conf;
-use crate::conf::access_compat::{ForMethods, Source};
+use crate::conf::access_compat::{ForMethods, NO_LOOK_UP, Source, may_be_host};
 use crate::conf::authz::{Merging, Methods};
 use crate::conf::core::{ErrorDocument, Handler, Options, PathInfo};
 use crate::conf::headers::HeaderTable;
@@ -11,6 +11,7 @@ use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
 use crate::expr::Template;
 use crate::file::Verdict;
+use crate::handlers;
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
@@ -47,84 +48,9 @@ pub enum Unknown {
     Without(&'static str),
 }
 
-/// Modules that the server has, by the name of their source.
-const MODULES: [&str; 22] = [
-    "access_compat",
-    "alias",
-    "auth_basic",
-    "authn_core",
-    "authn_file",
-    "authz_core",
-    "authz_groupfile",
-    "authz_host",
-    "authz_user",
-    "autoindex",
-    "deflate",
-    "dir",
-    "env",
-    "expires",
-    "filter",
-    "headers",
-    "mime",
-    "negotiation",
-    "rewrite",
-    "setenvif",
-    "version",
-    "php",
-];
-
-/// The version of Apache whose behaviour this is.
-const VERSION: [i64; 3] = [2, 4, 62];
-
-/// Whether `<IfModule>`, `<IfDefine>` or `<IfVersion>` is entered.
-///
-/// # Errors
-/// What is wrong with its arguments.
-pub fn is_entered(section: &[u8], arguments: &[u8], php_major: u8) -> Result<bool, String> {
-    let mut words = Words::of(arguments);
-    if section == b"ifversion" {
-        return version_holds(words);
-    }
-    let argument = words.word();
-    let (negated, name) = match argument.strip_prefix(b"!") {
-        Some(rest) => (true, rest),
-        None => (false, &argument[..]),
-    };
-    let holds = section == b"ifmodule" && has_module(name, php_major);
-    Ok(holds != negated)
-}
-
-fn has_module(name: &[u8], php_major: u8) -> bool {
-    let name = String::from_utf8_lossy(name).into_owned();
-    let short = name.strip_prefix("mod_").and_then(|rest| rest.strip_suffix(".c"));
-    let short = short.or_else(|| name.strip_suffix("_module")).unwrap_or(&name);
-    let php = format!("php{php_major}");
-    MODULES.contains(&short) || short == php || short == "lsapi" || name == "core.c"
-}
-
-fn version_holds(mut words: Words<'_>) -> Result<bool, String> {
-    let first = words.word();
-    let (operator, version) = match words.next_word() {
-        Some(version) => (first, version),
-        None => (b"=".to_vec(), first),
-    };
-    let (negated, operator) = match operator.strip_prefix(b"!") {
-        Some(rest) => (true, rest.to_vec()),
-        None => (false, operator),
-    };
-    let mut wanted = version.split(|byte| *byte == b'.').map(integer);
-    let parts: [i64; 3] = std::array::from_fn(|_| wanted.next().unwrap_or(0));
-    let order = VERSION.cmp(&parts);
-    let holds = match &operator[..] {
-        b"=" | b"==" => order.is_eq(),
-        b">" => order.is_gt(),
-        b">=" => order.is_ge(),
-        b"<" => order.is_lt(),
-        b"<=" => order.is_le(),
-        _ => return Err("unrecognized operator".to_owned()),
-    };
-    Ok(holds != negated)
-}
+/// Of a handler that runs a file.
+const NO_PROGRAM: &str =
+    "no program but PHP runs here, and a request for a file with this handler gets a 403";
 
 /// Directives that have no effect here, and why.
 fn no_effect(name: &str) -> Option<&'static str> {
@@ -156,7 +82,7 @@ fn no_effect(name: &str) -> Option<&'static str> {
         }
         "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
         "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
-        "sslrequiressl" | "ssloptions" => "the site's `redirect` says what needs TLS",
+        "ssloptions" => "the site's `redirect` says what needs TLS",
         _ => return None,
     })
 }
@@ -238,38 +164,16 @@ impl DirectiveLine<'_> {
 }
 
 fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
-    let methods = || *line.methods;
     let denies = |why| Unknown::Access(why);
     match name {
-        "order" => {
-            let word = line.one().map_err(as_access)?;
-            let access = Arc::make_mut(conf.access.get_or_insert_default());
-            access.order(&word, methods()).map_err(denies)
-        }
-        "satisfy" => {
-            let word = line.one().map_err(as_access)?;
-            let access = Arc::make_mut(conf.access.get_or_insert_default());
-            access.satisfy(&word, methods()).map_err(denies)
-        }
-        "allow" | "deny" => {
-            let words = line.take(2, usize::MAX).map_err(as_access)?;
-            if !words[0].eq_ignore_ascii_case(b"from") {
-                return Err(denies("allow and deny must be followed by 'from'".to_owned()));
+        "order" | "satisfy" | "allow" | "deny" => {
+            let done = access_compat(name, line, conf);
+            if done.is_err() {
+                Arc::make_mut(conf.access.get_or_insert_default()).is_wrong = true;
             }
-            for word in &words[1..] {
-                let source = Source::parse(word).map_err(denies)?;
-                let is_variable = matches!(source, Source::Variable { .. });
-                conf.count_variables(usize::from(is_variable)).map_err(mistake)?;
-                let source = ForMethods::new(methods(), source);
-                let access = Arc::make_mut(conf.access.get_or_insert_default());
-                match name {
-                    "allow" => access.allows.push(source),
-                    _ => access.denies.push(source),
-                }
-            }
-            Ok(())
+            done
         }
-        "require" => conf.authz.section_mut().require(line.rest, methods()).map_err(denies),
+        "require" => conf.authz.section_mut().require(line.rest, *line.methods).map_err(denies),
         "authmerging" => {
             conf.authz.merging = Some(match &line.one()?.to_ascii_lowercase()[..] {
                 b"off" => Merging::Off,
@@ -289,6 +193,38 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         "authgroupfile" => set(&mut conf.authn.groups, line.one()?),
         _ => Err(Unknown::Name),
     }
+}
+
+fn access_compat(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let methods = *line.methods;
+    if let "order" | "satisfy" = name {
+        let word = line.one().map_err(as_access)?;
+        let access = Arc::make_mut(conf.access.get_or_insert_default());
+        let done = match name {
+            "order" => access.order(&word, methods),
+            _ => access.satisfy(&word, methods),
+        };
+        return done.map_err(Unknown::Access);
+    }
+    let words = line.take(2, usize::MAX).map_err(as_access)?;
+    if !words[0].eq_ignore_ascii_case(b"from") {
+        return Err(Unknown::Access("allow and deny must be followed by 'from'".to_owned()));
+    }
+    for word in &words[1..] {
+        let source = Source::parse(word).map_err(Unknown::Access)?;
+        if name == "deny" && source == Source::Host && may_be_host(word) {
+            return Err(Unknown::Access(NO_LOOK_UP.to_owned()));
+        }
+        let is_variable = matches!(source, Source::Variable { .. });
+        conf.count_variables(usize::from(is_variable)).map_err(mistake)?;
+        let source = ForMethods::new(methods, source);
+        let access = Arc::make_mut(conf.access.get_or_insert_default());
+        match name {
+            "allow" => access.allows.push(source),
+            _ => access.denies.push(source),
+        }
+    }
+    Ok(())
 }
 
 fn as_access(unknown: Unknown) -> Unknown {
@@ -369,6 +305,7 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         "sethandler" => {
             let mut words = line.take(1, 2)?;
             let word = words.remove(0);
+            let is_program = handlers::is_program(&word.to_ascii_lowercase());
             core.handler = Some(match word.strip_prefix(b"expr=") {
                 Some(text) => {
                     let template = Template::parse(text).map_err(mistake)?;
@@ -376,6 +313,9 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
                 }
                 None => Handler::Name(word.to_ascii_lowercase()),
             });
+            if is_program {
+                return Err(Unknown::Without(NO_PROGRAM));
+            }
         }
         // Apache ignores it.
         "defaulttype" => drop(line.one()?),
@@ -409,6 +349,7 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             });
         }
         "contentdigest" => core.sends_digest = Some(line.flag()?),
+        "sslrequiressl" => core.requires_tls = line.take(0, 0).map(|_| true)?,
         "limitrequestbody" => {
             let bytes = integer(&line.one()?);
             core.body_limit = Some(u64::try_from(bytes).unwrap_or(0));
@@ -516,7 +457,11 @@ fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> L
         for extension in &words[1..] {
             conf.mime.add(property, extension, &words[0]).map_err(mistake)?;
         }
-        return Ok(());
+        let is_handler = matches!(property, Property::Handler | Property::Type);
+        return match is_handler && handlers::is_program(&words[0].to_ascii_lowercase()) {
+            true => Err(Unknown::Without(NO_PROGRAM)),
+            false => Ok(()),
+        };
     }
     if let Some(property) = name.strip_prefix("remove").and_then(property)
         && property != Property::Filter

@@ -7,6 +7,7 @@ use crate::conf::{Conf, FileNames, FilesSection, IfSection};
 use crate::directives::{self, DirectiveLine, Unknown};
 use crate::expr::Condition;
 use crate::limits::FileSize;
+use crate::modules;
 use crate::overrides::Overrides;
 use crate::regex::Regex;
 use crate::weight::Shared;
@@ -267,7 +268,7 @@ impl FileParser<'_> {
         match result {
             Ok(()) => Ok(Verdict::Understood),
             Err(why) if self.reading.ignores_unknown => {
-                conf.authz.section_mut().deny();
+                conf.authz.deny();
                 Ok(Verdict::Refused(format!("{why}; access is denied")))
             }
             Err(why) => Err(why),
@@ -287,16 +288,16 @@ impl FileParser<'_> {
         let lower = name.to_ascii_lowercase();
         let end = memchr::memrchr(b'>', rest);
         let Some(end) = end else {
-            self.skip(name);
+            _ = self.skip(name);
             return Err(format!("<{}> directive missing closing '>'", shown(name)));
         };
         let arguments = rest[name.len().min(end)..end].trim_ascii();
         if scope.depth >= MAX_DEPTH {
-            self.skip(name);
+            _ = self.skip(name);
             return Err(format!("more than {MAX_DEPTH} nested sections"));
         }
         if !self.reading.overrides.allow_section(&lower) {
-            self.skip(name);
+            self.skip(name)?;
             // Sections that Apache enters while it reads the file are mistakes in any case.
             let is_entered = matches!(&lower[..], b"ifmodule" | b"ifdefine" | b"ifversion");
             return match self.reading.overrides.leaves_out_others && !is_entered {
@@ -307,7 +308,7 @@ impl FileParser<'_> {
         let is_of_files =
             matches!(&lower[..], b"files" | b"filesmatch" | b"if" | b"elseif" | b"else");
         if is_of_files && !scope.methods.are_all() {
-            self.skip(name);
+            _ = self.skip(name);
             let name = shown(name);
             return Err(format!("<{name}> cannot occur within <Limit> or <LimitExcept> section"));
         }
@@ -315,14 +316,14 @@ impl FileParser<'_> {
         let inner = |methods: Methods| Surroundings { end: name, methods, depth };
         match &lower[..] {
             b"ifmodule" | b"ifdefine" | b"ifversion" => {
-                match directives::is_entered(&lower, arguments, self.reading.php_major) {
+                match modules::is_entered(&lower, arguments, self.reading.php_major) {
                     Ok(true) => {
                         self.remark(line, Verdict::Understood);
                         self.lines_of(conf, &inner(scope.methods), within);
                         Ok(Verdict::Understood)
                     }
                     Ok(false) => {
-                        self.skip(name);
+                        self.skip(name)?;
                         // Others are left out by Apache as well.
                         let names_module = lower == b"ifmodule" && !arguments.starts_with(b"!");
                         let why = "the server has no such module";
@@ -332,7 +333,7 @@ impl FileParser<'_> {
                         })
                     }
                     Err(why) => {
-                        self.skip(name);
+                        _ = self.skip(name);
                         Err(why)
                     }
                 }
@@ -361,7 +362,7 @@ impl FileParser<'_> {
                 match limited(&lower, arguments, scope.methods) {
                     Ok(methods) => self.lines_of(conf, &inner(methods), within),
                     Err(why) => {
-                        self.skip(name);
+                        _ = self.skip(name);
                         return Err(why);
                     }
                 }
@@ -379,36 +380,62 @@ impl FileParser<'_> {
                 self.or_deny(contained, conf)
             }
             _ if self.leaves_out_unknown() => {
-                self.skip(name);
+                let left_out = self.skip(name)?;
+                if left_out.has_access && self.reading.ignores_unknown {
+                    let why = "the section is unknown, and has lines about access".to_owned();
+                    return self.or_deny(Err(why), conf);
+                }
                 Ok(Verdict::Skipped("the section is unknown".to_owned()))
             }
             _ => {
-                self.skip(name);
+                _ = self.skip(name);
                 Err(format!("Invalid command '<{}'", shown(name)))
             }
         }
     }
 
-    /// Leaves out a section with all that is in it.
-    fn skip(&mut self, name: &[u8]) {
+    /// Leaves out a section with all that is in it (`ap_soak_end_container`).
+    ///
+    /// # Errors
+    /// When it is not closed, or another one is: what follows would be left out as well.
+    fn skip(&mut self, name: &[u8]) -> Result<LeftOut, String> {
         let mut open = vec![name.to_vec()];
+        let mut found = LeftOut { has_access: false };
         while let Some(line) = self.lines.get(self.at) {
             self.at += 1;
             if let Some(end) = line.text.strip_prefix(b"</") {
                 let end = end.split(|byte| *byte == b'>').next().unwrap_or_default().trim_ascii();
-                if open.last().is_some_and(|last| last.eq_ignore_ascii_case(end)) {
-                    open.pop();
-                    if open.is_empty() {
-                        return;
-                    }
+                let last = open.pop().unwrap_or_default();
+                if !last.eq_ignore_ascii_case(end) {
+                    let (last, end) = (shown(&last), shown(end));
+                    return Err(format!("Expected </{last}> but saw </{end}>"));
+                }
+                if open.is_empty() {
+                    return Ok(found);
                 }
             } else if let Some(start) = line.text.strip_prefix(b"<") {
                 let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'>';
                 let end = start.iter().position(is_end).unwrap_or(start.len());
                 open.push(start[..end].to_vec());
+            } else {
+                found.has_access |= is_about_access(&Words::of(&line.text).word());
             }
         }
+        Err(format!("Expected </{}> before end of configuration", shown(name)))
     }
+}
+
+/// Whether a directive may deny (mod_access_compat, mod_authz_core and those for its users).
+fn is_about_access(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_other = name.starts_with(b"auth") || name == b"sslrequiressl";
+    is_other || matches!(&name[..], b"require" | b"order" | b"allow" | b"deny" | b"satisfy")
+}
+
+/// What a section that is left out has.
+struct LeftOut {
+    /// A line about access.
+    has_access: bool,
 }
 
 /// A section's surroundings.

@@ -15,6 +15,7 @@ use crate::conf::core::{Handler, PathInfo};
 use crate::conf::small::EnvVariable;
 use crate::expr::Evaluation;
 use crate::file::Mistake;
+use crate::handlers::{PHP, is_php_handler, is_php_name, is_program, shows_source};
 use crate::regex::TooCostly;
 use crate::request::{Client, Kind, Previous, Request, World};
 use crate::rewrite::{self, Rewritten};
@@ -218,10 +219,15 @@ impl<'w> Processor<'w> {
 
     fn access(&self, request: &Request) -> Result<(), Stop> {
         let conf = &request.conf;
-        let admits = match &conf.access {
+        if conf.authz.denies || conf.access.as_ref().is_some_and(|access| access.is_wrong) {
+            return Err(Stop::Status(403));
+        }
+        let mut admits = match &conf.access {
             Some(access) => access.admits(request, self.client),
             None => true,
         };
+        // `ssl_hook_Access`, without `SSLOptions +StrictRequire`.
+        admits &= self.client.is_https || !conf.core.requires_tls;
         let satisfies = conf.access.as_ref().and_then(|access| access.satisfies(&request.method));
         match (satisfies, admits) {
             (Some(Satisfy::Any), true) => return Ok(()),
@@ -232,7 +238,7 @@ impl<'w> Processor<'w> {
             // A type of authentication without a requirement (AH01627).
             return if conf.authn.is_set() { Err(Stop::Status(500)) } else { Ok(()) };
         };
-        let granted = section.check(&self.scope(request), true);
+        let granted = section.check(&self.scope(request), true)?;
         // A pattern that was skipped after the time limit decides nothing.
         self.scope(request).check_time()?;
         match granted {
@@ -282,16 +288,11 @@ impl<'w> Processor<'w> {
     }
 }
 
-/// The handler of PHP.
-const PHP: &[u8] = b"application/x-httpd-php";
-
-fn is_php_name(name: &[u8]) -> bool {
-    name.len() > 4 && name.ends_with(b".php")
-}
-
-/// Whether a handler or a media type stands for PHP, whatever its version.
-fn is_php_handler(name: &[u8]) -> bool {
-    memchr::memmem::find(name, b"php").is_some()
+/// Whether Apache runs a file by a handler, or includes what it names.
+fn runs_programs(handler: &[u8], request: &Request) -> bool {
+    // Without `Options Includes` Apache sends a page as it is.
+    let includes = handler == b"server-parsed" && request.conf.core.includes();
+    includes || is_program(handler) || shows_source(handler)
 }
 
 /// What the handler of the last round does.
@@ -309,7 +310,7 @@ fn handle(request: &Request) -> Outcome {
         Kind::File => {
             let by_type = || {
                 let own = request.content_type.as_deref();
-                own.filter(|own| memchr::memmem::find(own, b"httpd-php").is_some())
+                own.filter(|own| memchr::memmem::find(own, b"httpd-").is_some())
             };
             let handler = request.handler.as_deref().or_else(by_type);
             let is_php =
@@ -325,6 +326,10 @@ fn handle(request: &Request) -> Outcome {
                 true => Outcome::Script,
                 // Apache would send the source of a script that must not run.
                 false if is_php_name(request.base_name()) => Outcome::Status(403),
+                // The source of a program that no interpreter runs here.
+                false if handler.is_some_and(|name| runs_programs(name, request)) => {
+                    Outcome::Status(403)
+                }
                 false => Outcome::File,
             }
         }
@@ -338,9 +343,10 @@ fn handle(request: &Request) -> Outcome {
 fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u16> {
     let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
     let mark = memchr::memchr(b'?', target);
-    let path = normalised(&target[..mark.unwrap_or(target.len())]);
+    // Decoded first: `%2e%2e` is a segment that leads up, too.
+    let path = normalised(&unescaped(&target[..mark.unwrap_or(target.len())])?);
     let args = mark.map(|mark| target[mark + 1..].to_vec());
-    let mut request = Request::new(&before.method, unescaped(&path)?, args);
+    let mut request = Request::new(&before.method, path, args);
     let renamed = |(name, value): (&[u8], &[u8])| ([b"REDIRECT_", name].concat(), value.to_vec());
     request.env.set_all(before.env.iter().map(renamed));
     request.env.set(b"REDIRECT_STATUS", status.to_string());

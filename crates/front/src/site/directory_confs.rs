@@ -295,7 +295,6 @@ impl DirectoryConfs {
     }
 
     fn read(&self, resolver: &Resolver, directory: &[u8]) -> ReadFile {
-        let absent = |is_settled| ReadFile { identity: None, own: None, is_settled };
         let name = [&directory[resolver.real_root().len()..], NAME].concat();
         let failed = |why: String| {
             let file = [directory, NAME].concat();
@@ -304,12 +303,14 @@ impl DirectoryConfs {
         };
         let opened = match resolver.open(&name, openat::READ) {
             Ok(opened) => opened,
-            Err(error) if is_absence(error) => return absent(true),
+            Err(error) if is_absence(error) => {
+                return ReadFile { identity: None, own: None, is_settled: true };
+            }
             // Apache denies what is below a file that it cannot read.
             Err(error) => return failed(format!("the file cannot be read: {error}")),
         };
         if opened.kind() != FileType::RegularFile {
-            return absent(true);
+            return failed("it is no regular file".to_owned());
         }
         let identity = Identity::of(&opened.stat);
         let mut text = Vec::new();

@@ -18,6 +18,8 @@ pub struct AccessConf {
     pub allows: Vec<ForMethods<Source>>,
     /// The sources of `Deny from`.
     pub denies: Vec<ForMethods<Source>>,
+    /// A line cannot be understood: no client has access.
+    pub is_wrong: bool,
 }
 
 /// A setting for some methods.
@@ -108,6 +110,17 @@ impl AccessConf {
             Order::DenyAllow => found(&self.allows) || !found(&self.denies),
         }
     }
+}
+
+/// Why a host name may not deny: the client that it is for would have access.
+pub const NO_LOOK_UP: &str = "the names of clients are not looked up, so that it would not deny: \
+     write their addresses";
+
+/// Whether a word may be the end of a host name that DNS has. `none` and `*` are common for no
+/// client.
+pub fn may_be_host(word: &[u8]) -> bool {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    word.iter().all(is_of_name) && !word.eq_ignore_ascii_case(b"none")
 }
 
 impl<T> ForMethods<T> {

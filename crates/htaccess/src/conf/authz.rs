@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::conf::access_compat::parse_network;
+use crate::conf::access_compat::{NO_LOOK_UP, may_be_host, parse_network};
 use crate::expr::{Condition, Evaluation};
 use crate::process::Scope;
+use crate::regex::TooCostly;
 use crate::weight::{Shared, Weight, weight_of};
 use crate::words::Words;
 
@@ -106,6 +107,8 @@ pub struct AuthzConf {
     pub merging: Option<Merging>,
     /// `AuthzSendForbiddenOnFailure`.
     pub forbids_on_failure: Option<bool>,
+    /// A line cannot be understood: no client has access, whatever `Satisfy` says.
+    pub denies: bool,
 }
 
 /// `AuthMerging`.
@@ -140,8 +143,8 @@ enum Provider {
     All(bool),
     Method(Methods),
     Ip(Vec<IpNet>),
-    /// Never looked up: no client has one.
-    Host,
+    /// Never looked up: no client has one. Whether one of them may be a host name.
+    Host(bool),
     Local,
     Env(Vec<Vec<u8>>),
     Expression(Arc<Condition>),
@@ -168,6 +171,11 @@ pub enum Granted {
 impl AuthzConf {
     /// The configuration below another one (`merge_authz_core_dir_config`).
     pub fn below(&self, base: &AuthzConf) -> AuthzConf {
+        let replaces = match self.merging {
+            None => self.section.is_some(),
+            Some(merging) => merging == Merging::Off,
+        };
+        let denies = self.denies || (base.denies && !replaces);
         let (section, merging) = match self.merging {
             None if self.section.is_none() => (base.section.clone(), base.merging),
             None | Some(Merging::Off) => (self.section.clone(), self.merging),
@@ -185,7 +193,7 @@ impl AuthzConf {
             }
         };
         let forbids_on_failure = self.forbids_on_failure.or(base.forbids_on_failure);
-        AuthzConf { section, merging, forbids_on_failure }
+        AuthzConf { section, merging, forbids_on_failure, denies }
     }
 
     /// `Require all granted`, as a server has it for its document roots.
@@ -193,6 +201,15 @@ impl AuthzConf {
         let (provider, methods) = (Provider::All(true), Methods::default());
         let requirement = Requirement::Provider { provider, is_negated: false, methods };
         self.section_mut().children.push(requirement);
+    }
+
+    /// Denies, for a line that cannot be understood.
+    pub fn deny(&mut self) {
+        self.denies = true;
+        let section = self.section_mut();
+        section.is_all = true;
+        let (provider, methods) = (Provider::All(false), Methods::default());
+        section.children.push(Requirement::Provider { provider, is_negated: false, methods });
     }
 
     /// Adds a requirement outside of a container.
@@ -222,6 +239,9 @@ impl Section {
         if is_negated && !self.is_all {
             return Err("negative Require directive has no effect in <RequireAny>".to_owned());
         }
+        if is_negated && let Some(why) = provider.never_denies() {
+            return Err(why.to_owned());
+        }
         self.children.push(Requirement::Provider { provider, is_negated, methods });
         Ok(())
     }
@@ -237,16 +257,21 @@ impl Section {
         if section.is_negated && !self.is_all {
             return Err("<RequireNone> has no effect in <RequireAny>".to_owned());
         }
+        if section.is_negated
+            && let Some(why) = section.never_denies()
+        {
+            return Err(why.to_owned());
+        }
         self.children.push(Requirement::Section(section));
         Ok(())
     }
 
-    /// Adds a requirement that is never met, for a line that cannot be understood.
-    pub fn deny(&mut self) {
-        self.is_all = true;
-        let provider = Provider::All(false);
-        let methods = Methods::default();
-        self.children.push(Requirement::Provider { provider, is_negated: false, methods });
+    /// Why a requirement in it that is negated would deny no client.
+    fn never_denies(&self) -> Option<&'static str> {
+        self.children.iter().find_map(|child| match child {
+            Requirement::Section(section) => section.never_denies(),
+            Requirement::Provider { provider, .. } => provider.never_denies(),
+        })
     }
 
     /// Whether it has requirements for a method.
@@ -258,13 +283,16 @@ impl Section {
     }
 
     /// Evaluates it (`apply_authz_sections`).
-    pub fn check(&self, scope: &Scope<'_>, is_in_all: bool) -> Granted {
+    ///
+    /// # Errors
+    /// When an expression is too costly: it may be one that denies.
+    pub fn check(&self, scope: &Scope<'_>, is_in_all: bool) -> Result<Granted, TooCostly> {
         if !self.is_for(&scope.request.method) {
-            return if is_in_all { Granted::Yes } else { Granted::Neutral };
+            return Ok(if is_in_all { Granted::Yes } else { Granted::Neutral });
         }
         let mut result = Granted::Neutral;
         for child in &self.children {
-            let found = child.check(scope, self.is_all);
+            let found = child.check(scope, self.is_all)?;
             if found == Granted::Neutral {
                 continue;
             }
@@ -280,7 +308,7 @@ impl Section {
                 result = found;
             }
         }
-        negated(result, self.is_negated)
+        Ok(negated(result, self.is_negated))
     }
 }
 
@@ -293,20 +321,29 @@ fn negated(result: Granted, is_negated: bool) -> Granted {
 }
 
 impl Requirement {
-    fn check(&self, scope: &Scope<'_>, is_in_all: bool) -> Granted {
+    fn check(&self, scope: &Scope<'_>, is_in_all: bool) -> Result<Granted, TooCostly> {
         match self {
             Requirement::Section(section) => section.check(scope, is_in_all),
             Requirement::Provider { provider, is_negated, methods } => {
                 if !methods.contain(&scope.request.method) {
-                    return if is_in_all { Granted::Yes } else { Granted::Neutral };
+                    return Ok(if is_in_all { Granted::Yes } else { Granted::Neutral });
                 }
-                negated(provider.check(scope), *is_negated)
+                Ok(negated(provider.check(scope)?, *is_negated))
             }
         }
     }
 }
 
 impl Provider {
+    /// Why it would deny no client if it is negated.
+    fn never_denies(&self) -> Option<&'static str> {
+        match self {
+            Provider::Host(true) => Some(NO_LOOK_UP),
+            Provider::Unknown => Some("the server has no such requirement, which never denies"),
+            _ => None,
+        }
+    }
+
     fn parse(name: &[u8], mut words: Words<'_>) -> Result<Provider, String> {
         let rest = words.rest().to_vec();
         let list = |words: Words<'_>| words.collect::<Vec<_>>();
@@ -340,7 +377,7 @@ impl Provider {
                 }
                 Provider::Ip(networks)
             }
-            b"host" | b"forward-dns" => Provider::Host,
+            b"host" | b"forward-dns" => Provider::Host(words.any(|name| may_be_host(&name))),
             b"local" => Provider::Local,
             b"env" => Provider::Env(list(words)),
             b"expr" => {
@@ -360,19 +397,19 @@ impl Provider {
         })
     }
 
-    fn check(&self, scope: &Scope<'_>) -> Granted {
+    fn check(&self, scope: &Scope<'_>) -> Result<Granted, TooCostly> {
         let request = scope.request;
         let granted = |yes: bool| if yes { Granted::Yes } else { Granted::No };
         // Read by those alone that need it: the decision then holds for this client only.
         let remote = || scope.client.remote().ip().to_canonical();
-        match self {
+        Ok(match self {
             Provider::All(yes) => granted(*yes),
             Provider::Method(methods) => granted(methods.contain(&request.method)),
             Provider::Ip(networks) => {
                 let remote = remote();
                 granted(networks.iter().any(|net| net.contains(&remote)))
             }
-            Provider::Host | Provider::Unknown => Granted::No,
+            Provider::Host(_) | Provider::Unknown => Granted::No,
             Provider::Local => {
                 let remote = remote();
                 granted(remote.is_loopback() || remote == scope.client.local().ip().to_canonical())
@@ -382,10 +419,10 @@ impl Provider {
             }
             Provider::Expression(condition) => {
                 let uses_user = memchr::memmem::find(&condition.text, b"REMOTE_USER").is_some();
-                match Evaluation::new(scope).holds(condition) {
-                    Ok(true) => Granted::Yes,
-                    Ok(false) if uses_user && request.user.is_none() => Granted::WithUser,
-                    Ok(false) | Err(_) => Granted::No,
+                match Evaluation::new(scope).holds(condition)? {
+                    true => Granted::Yes,
+                    false if uses_user && request.user.is_none() => Granted::WithUser,
+                    false => Granted::No,
                 }
             }
             Provider::ValidUser => match request.user {
@@ -400,7 +437,7 @@ impl Provider {
                 Some(user) => granted(scope.is_in_group(user, names)),
                 None => Granted::WithUser,
             },
-        }
+        })
     }
 }
 

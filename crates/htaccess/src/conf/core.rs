@@ -195,6 +195,8 @@ pub struct CoreConf {
     pub sends_digest: Option<bool>,
     /// `ServerSignature`: scripts get a line about the server.
     pub has_signature: Option<bool>,
+    /// `SSLRequireSSL`.
+    pub requires_tls: bool,
     /// `LimitRequestBody` in bytes; 0: no limit.
     pub body_limit: Option<u64>,
     /// `php_flag engine`.
@@ -240,6 +242,7 @@ impl CoreConf {
             sends_etag: self.sends_etag.or(base.sends_etag),
             sends_digest: self.sends_digest.or(base.sends_digest),
             has_signature: self.has_signature.or(base.has_signature),
+            requires_tls: self.requires_tls || base.requires_tls,
             body_limit: self.body_limit.or(base.body_limit),
             php_engine: self.php_engine.or(base.php_engine),
             skipped: self.skipped + base.skipped,
@@ -250,6 +253,11 @@ impl CoreConf {
     pub fn follows_links(&self) -> bool {
         let options = self.options.effective();
         options.has(Options::FOLLOW_LINKS) || options.has(Options::FOLLOW_OWN_LINKS)
+    }
+
+    /// Whether server-side includes would be carried out.
+    pub fn includes(&self) -> bool {
+        self.options.effective().has(Options::INCLUDES)
     }
 
     /// Whether directories are listed.

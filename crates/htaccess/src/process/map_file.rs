@@ -19,6 +19,10 @@ const LONGEST_NAME: usize = 255;
 impl Processor<'_> {
     /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
     pub(super) fn walk(&self, request: &mut Request) -> Result<(), Stop> {
+        // Rules and sections would be those of another path than that of the file.
+        if request.uri.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+            return Err(Stop::Status(400));
+        }
         let root = &self.client.document_root;
         if root.len() + request.uri.len() > LONGEST_FILE_NAME {
             return Err(Stop::Status(403));
@@ -47,7 +51,19 @@ impl Processor<'_> {
             }
         };
         request.conf = self.world.conf(&directory).map_err(Stop::Mistake)?;
+        // SymLinksIfOwnerMatch counts as FollowSymLinks: the owners of a link that leads out of the
+        // document root are compared as its file is opened.
+        if !request.conf.core.follows_links() && self.leads_through_link(&request.filename) {
+            return Err(Stop::Status(403));
+        }
         Ok(())
+    }
+
+    /// Whether a segment below the document root is a symbolic link.
+    fn leads_through_link(&self, path: &[u8]) -> bool {
+        let root = self.client.document_root.len();
+        let slashes = memchr::memchr_iter(b'/', path).filter(|slash| *slash > root);
+        slashes.chain([path.len()]).any(|end| self.world.is_link(&path[..end]))
     }
 
     /// The end of the first segment that is no directory, and what it is.

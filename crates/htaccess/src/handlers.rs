@@ -1,0 +1,37 @@
+//! What handlers and media types stand for.
+
+/// The handler of PHP.
+pub const PHP: &[u8] = b"application/x-httpd-php";
+
+/// Whether the last extension of a name is that of PHP.
+pub fn is_php_name(name: &[u8]) -> bool {
+    name.len() > 4 && name.ends_with(b".php")
+}
+
+/// Whether a handler or a media type stands for PHP, whatever its version: the names of mod_php,
+/// of hosts (`application/x-httpd-ea-php83`, `x-mapp-php8`, `php83-script`) and of php-fpm.
+pub fn is_php_handler(name: &[u8]) -> bool {
+    const STARTS: [&[u8]; 5] = [b"application/x-", b"x-", b"php", b"lsphp", b"proxy:"];
+    STARTS.iter().any(|start| name.starts_with(start))
+        && memchr::memmem::find(name, b"php").is_some()
+        && !shows_source(name)
+}
+
+/// Whether PHP shows the source of the file.
+pub fn shows_source(name: &[u8]) -> bool {
+    memchr::memmem::find(name, b"httpd-php").is_some() && name.ends_with(b"-source")
+}
+
+/// Whether Apache runs a file, or passes it to a server that does, by this handler or media type.
+pub fn is_program(name: &[u8]) -> bool {
+    const PROGRAMS: [&[u8]; 7] = [
+        b"cgi-script",
+        b"application/x-httpd-cgi",
+        b"fcgid-script",
+        b"fastcgi-script",
+        b"wsgi-script",
+        b"perl-script",
+        b"lua-script",
+    ];
+    PROGRAMS.contains(&name) || (name.starts_with(b"proxy:") && !is_php_handler(name))
+}

@@ -1,0 +1,83 @@
+//! The modules and the version of Apache that files may ask for.
+
+use crate::text::integer;
+use crate::words::Words;
+
+/// Modules that the server has, by the name of their source.
+const MODULES: [&str; 22] = [
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_groupfile",
+    "authz_host",
+    "authz_user",
+    "autoindex",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "rewrite",
+    "setenvif",
+    "version",
+    "php",
+];
+
+/// The version of Apache whose behaviour this is.
+const VERSION: [i64; 3] = [2, 4, 62];
+
+/// Whether `<IfModule>`, `<IfDefine>` or `<IfVersion>` is entered.
+///
+/// # Errors
+/// What is wrong with its arguments.
+pub fn is_entered(section: &[u8], arguments: &[u8], php_major: u8) -> Result<bool, String> {
+    let mut words = Words::of(arguments);
+    if section == b"ifversion" {
+        return version_holds(words);
+    }
+    let argument = words.word();
+    let (negated, name) = match argument.strip_prefix(b"!") {
+        Some(rest) => (true, rest),
+        None => (false, &argument[..]),
+    };
+    let holds = section == b"ifmodule" && has_module(name, php_major);
+    Ok(holds != negated)
+}
+
+fn has_module(name: &[u8], php_major: u8) -> bool {
+    let name = String::from_utf8_lossy(name).into_owned();
+    let short = name.strip_prefix("mod_").and_then(|rest| rest.strip_suffix(".c"));
+    let short = short.or_else(|| name.strip_suffix("_module")).unwrap_or(&name);
+    let php = format!("php{php_major}");
+    MODULES.contains(&short) || short == php || short == "lsapi" || name == "core.c"
+}
+
+fn version_holds(mut words: Words<'_>) -> Result<bool, String> {
+    let first = words.word();
+    let (operator, version) = match words.next_word() {
+        Some(version) => (first, version),
+        None => (b"=".to_vec(), first),
+    };
+    let (negated, operator) = match operator.strip_prefix(b"!") {
+        Some(rest) => (true, rest.to_vec()),
+        None => (false, operator),
+    };
+    let mut wanted = version.split(|byte| *byte == b'.').map(integer);
+    let parts: [i64; 3] = std::array::from_fn(|_| wanted.next().unwrap_or(0));
+    let order = VERSION.cmp(&parts);
+    let holds = match &operator[..] {
+        b"=" | b"==" => order.is_eq(),
+        b">" => order.is_gt(),
+        b">=" => order.is_ge(),
+        b"<" => order.is_lt(),
+        b"<=" => order.is_le(),
+        _ => return Err("unrecognized operator".to_owned()),
+    };
+    Ok(holds != negated)
+}

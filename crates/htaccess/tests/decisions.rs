@@ -1,0 +1,169 @@
+//! Decisions on requests for a document root in memory.
+
+mod memory_root;
+
+use maitred_htaccess::process::Outcome;
+
+use memory_root::MemoryRoot;
+
+#[test]
+fn encoded_dots_of_an_internal_redirect_lead_to_no_path_that_rules_have_not_seen() {
+    let root = MemoryRoot::new()
+        .file(
+            "/.htaccess",
+            "RewriteEngine On\n\
+             RewriteCond %{REQUEST_URI} !^/(public|go)/\n\
+             RewriteRule ^(.*)$ public/$1 [L]\n\
+             RewriteRule ^go/(.*)$ /public/$1 [L]\n\
+             RedirectMatch 403 ^/public/closed/\n",
+        )
+        .file("/composer.json", "")
+        .file("/public/a.txt", "")
+        .file("/public/closed/a.txt", "");
+    assert_eq!(root.outcome("/a.txt"), Outcome::File);
+    for path in ["/%2e%2e/composer.json", "/%2E%2e/%2e/composer.json", "/x/%2e%2e/%2e%2e/a"] {
+        assert_eq!(root.outcome(path), Outcome::Status(404), "{path}");
+    }
+    for path in ["/go/x/%2e%2e/closed/a.txt", "/go/%2e/closed/a.txt"] {
+        assert_eq!(root.outcome(path), Outcome::Status(403), "{path}");
+    }
+}
+
+#[test]
+fn a_path_with_dots_as_a_segment_is_no_path_of_a_file() {
+    let root = MemoryRoot::new().file("/a.txt", "");
+    for path in ["/x/../a.txt", "/./a.txt", "/..", "/a.txt/."] {
+        assert_eq!(root.outcome(path), Outcome::Status(400), "{path}");
+    }
+    assert_eq!(root.outcome("/a.txt"), Outcome::File);
+}
+
+#[test]
+fn an_expression_that_takes_too_many_steps_grants_nothing_where_it_is_negated() {
+    let condition = "expr \"%{HTTP_USER_AGENT} =~ /(.*)bot(.*)evil/\"";
+    let agent = format!("xbot evil{}", "bot".repeat(400));
+    for text in [
+        format!("<RequireAll>\nRequire all granted\nRequire not {condition}\n</RequireAll>"),
+        format!(
+            "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire {condition}\n\
+             </RequireNone>\n</RequireAll>"
+        ),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", &text).file("/a.txt", "");
+        let of_agent = |agent| root.outcome_of("/a.txt", &[("User-Agent", agent)]);
+        assert_eq!(of_agent("Mozilla"), Outcome::File, "{text}");
+        assert_eq!(of_agent("xbot evil"), Outcome::Status(403), "{text}");
+        assert_eq!(of_agent(&agent), Outcome::TooCostly, "{text}");
+    }
+}
+
+#[test]
+fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
+    const USERS: &str = "AuthType Basic\nAuthName x\nAuthUserFile /www/users\n";
+    let root = |more: &str| {
+        let text = format!("{USERS}Require valid-user\n{more}");
+        MemoryRoot::new().file("/.htaccess", &text).file("/a/.htaccess", "").file("/a/a.txt", "")
+    };
+    assert_eq!(root("").outcome("/a/a.txt"), Outcome::NeedsUser);
+    let denied = Outcome::Status(403);
+    assert_eq!(root("SSLRequireSSL\n").outcome("/a/a.txt"), denied);
+    assert_eq!(root("SSLRequireSSL\n").over_tls().outcome("/a/a.txt"), Outcome::NeedsUser);
+    // One of both is enough: a client without TLS may be a user.
+    let any = "SSLRequireSSL\nSatisfy Any\n";
+    assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);
+    assert_eq!(root(any).over_tls().outcome("/a/a.txt"), Outcome::File);
+}
+
+#[test]
+fn programs_that_no_interpreter_runs_are_not_sent_as_text() {
+    let denied = Outcome::Status(403);
+    for (text, path, expected) in [
+        ("Options +ExecCGI\nAddHandler cgi-script .cgi .pl", "/a.pl", &denied),
+        ("Options -ExecCGI\nAddHandler cgi-script .pl .htm .shtml", "/a.htm", &denied),
+        ("AddType application/x-httpd-cgi .pl", "/a.pl", &denied),
+        ("SetHandler fcgid-script", "/a.pl", &denied),
+        ("SetHandler \"proxy:fcgi://127.0.0.1:9000\"", "/a.pl", &denied),
+        ("Options +Includes\nAddHandler server-parsed .htm", "/a.htm", &denied),
+        ("AddHandler server-parsed .htm", "/a.htm", &Outcome::File),
+        ("AddHandler cgi-script .pl", "/a.htm", &Outcome::File),
+        ("SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006", "/a.pl", &Outcome::File),
+        ("AddHandler cgi-script .pl\n<Files a.pl>\nSetHandler none\n</Files>", "/a.pl", {
+            &Outcome::File
+        }),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/a.pl", "").file("/a.htm", "");
+        assert_eq!(root.outcome(path), *expected, "{text}");
+    }
+}
+
+#[test]
+fn handlers_stand_for_php_by_the_names_that_hosts_give_it() {
+    let outcome = |text: &str, path: &str| {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/a.phps", "").file("/a.x", "");
+        root.outcome(path)
+    };
+    for name in [
+        "application/x-httpd-php",
+        "application/x-httpd-ea-php83___lsphp",
+        "application/x-lsphp82",
+        "x-mapp-php8",
+        "x-httpd-php5",
+        "php83-script",
+        "php-fcgi",
+        "\"proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost\"",
+    ] {
+        assert_eq!(outcome(&format!("AddHandler {name} .x"), "/a.x"), Outcome::Script, "{name}");
+    }
+    for text in ["SetHandler no-php", "SetHandler text/x-php", "AddType text/x-php .x"] {
+        assert_eq!(outcome(text, "/a.x"), Outcome::File, "{text}");
+    }
+    for text in [
+        "AddType application/x-httpd-php-source .phps",
+        "AddHandler application/x-httpd-php-source .phps",
+        "AddHandler x-httpd-php-source .phps",
+    ] {
+        assert_eq!(outcome(text, "/a.phps"), Outcome::Status(403), "{text}");
+    }
+}
+
+#[test]
+fn a_line_about_access_that_cannot_be_understood_denies_whatever_satisfy_says() {
+    for text in [
+        "Satisfy Any\nOrder allow,deny\nAllow from all\nDeny from 300.1.1.1",
+        "Satisfy Any\nOrder wrong\nAllow from all",
+        "Satisfy Any\nAllow from all\nRequire nothing",
+        "Satisfy Any\nAllow from all\nDeny from .evil.example",
+        "<IfFile x>\nRequire all denied\n</IfFile>",
+        "<IfFile x>\n<Files a.txt>\nDeny from all\n</Files>\n</IfFile>",
+    ] {
+        let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text);
+        let root = root.file("/a/.htaccess", "").file("/a/a.txt", "");
+        assert_eq!(root.outcome("/a/a.txt"), Outcome::Status(403), "{text}");
+    }
+    let text = "<IfFile x>\nHeader set X-A b\n</IfFile>\nWrong";
+    let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text).file("/a.txt", "");
+    assert_eq!(root.outcome("/a.txt"), Outcome::File);
+}
+
+#[test]
+fn links_are_not_followed_where_options_forbid_it() {
+    let root = |options: &str| {
+        let root = MemoryRoot::new().file("/a/.htaccess", options).file("/a/x.txt", "");
+        let root = root.file("/a/link/b/x.txt", "").file("/a/link.txt", "").file("/b/x.txt", "");
+        root.link("/a/link").link("/a/link.txt").link("/b").link("/b/x.txt")
+    };
+    let links = ["/a/link/b/x.txt", "/a/link.txt"];
+    for options in ["Options None", "Options -FollowSymLinks", "Options Indexes"] {
+        for path in links {
+            assert_eq!(root(options).outcome(path), Outcome::Status(403), "{options} {path}");
+        }
+        for path in ["/a/x.txt", "/b/x.txt"] {
+            assert_eq!(root(options).outcome(path), Outcome::File, "{options} {path}");
+        }
+    }
+    for options in ["", "Options All", "Options SymLinksIfOwnerMatch", "Options -Indexes"] {
+        for path in links {
+            assert_eq!(root(options).outcome(path), Outcome::File, "{options} {path}");
+        }
+    }
+}

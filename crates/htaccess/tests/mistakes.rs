@@ -1,0 +1,93 @@
+//! Mistakes and remarks of files that would leave something open without them.
+
+use maitred_htaccess::file::{Reading, Verdict, parse};
+use maitred_htaccess::overrides::Overrides;
+
+/// The mistake of a file; empty: it has none.
+fn mistake(text: &str, reading: &Reading) -> String {
+    let parsed = parse(text.as_bytes(), b"/site/", reading);
+    parsed.conf.err().map(|mistake| mistake.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_section_that_is_left_out_leaves_out_nothing_behind_it() {
+    let usual = Reading::default();
+    let ignoring = Reading { ignores_unknown: true, ..Reading::default() };
+    let all = ["Nonfatal=Override".to_owned()];
+    let allowing = Reading { overrides: Overrides::of(&all), ..Reading::default() };
+    let (no_end, other) = ("before end of configuration", "but saw </IfDefine>");
+    for (text, expected, reading) in [
+        ("<IfModule mod_x.c>\nX 1\nRequire all denied", no_end, &usual),
+        ("<IfModule mod_x.c>\n<Files a>\n</Files>\nRequire all denied", no_end, &usual),
+        ("<IfModule mod_x.c>\nX 1\n</IfDefine>\nRequire all denied", other, &usual),
+        ("<IfDefine A>\n<Files a>\n</IfDefine>\n</Files>", other, &usual),
+        ("<IfModule !mod_rewrite.c>\nRequire all denied", no_end, &usual),
+        ("<Unknown a>\nRequire all denied", no_end, &ignoring),
+        ("<Unknown a>\n</IfDefine>\nRequire all denied", other, &ignoring),
+        ("<Files a>\nRequire all denied", no_end, &allowing),
+    ] {
+        let found = mistake(text, reading);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    for text in [
+        "<IfModule mod_x.c>\n<Files a>\n</FILES>\n</ifmodule>\n",
+        "<IfModule mod_x.c>\n<IfModule mod_y.c>\nX 1\n</IfModule >\n</IfModule>\n",
+    ] {
+        assert_eq!(mistake(text, &usual), "", "{text}");
+    }
+}
+
+#[test]
+fn a_denial_that_no_client_could_match_is_a_mistake() {
+    let usual = Reading::default();
+    let all = |lines: &str| format!("<RequireAll>\nRequire all granted\n{lines}\n</RequireAll>");
+    let none = |lines: &str| all(&format!("<RequireNone>\n{lines}\n</RequireNone>"));
+    let any = |lines: &str| none(&format!("<RequireAny>\n{lines}\n</RequireAny>"));
+    for text in [
+        "Deny from .evil.example".to_owned(),
+        "deny from 192.0.2.1 evil.example".to_owned(),
+        all("Require not host evil.example"),
+        all("Require not forward-dns evil.example"),
+        none("Require host evil.example"),
+        any("Require ip 192.0.2.1\nRequire host evil.example"),
+    ] {
+        let found = mistake(&text, &usual);
+        assert!(found.contains("write their addresses"), "{text}: {found}");
+    }
+    for name in ["dbm-group", "ldap-user", "file-owner", "file-group"] {
+        for text in [all(&format!("Require not {name} x")), none(&format!("Require {name} x"))] {
+            assert!(mistake(&text, &usual).contains("never denies"), "{text}");
+        }
+    }
+    for text in [
+        "Deny from none".to_owned(),
+        "Deny from *".to_owned(),
+        "Allow from .friend.example".to_owned(),
+        "Require host friend.example".to_owned(),
+        all("Require not ip 192.0.2.1"),
+        none("Require ip 192.0.2.1"),
+        "<RequireAny>\nRequire ldap-user x\nRequire ip 192.0.2.1\n</RequireAny>".to_owned(),
+    ] {
+        assert_eq!(mistake(&text, &usual), "", "{text}");
+    }
+}
+
+#[test]
+fn handlers_whose_programs_do_not_run_get_a_remark() {
+    for (text, is_remarked) in [
+        ("AddHandler CGI-Script .pl", true),
+        ("AddType application/x-httpd-cgi .pl", true),
+        ("SetHandler fcgid-script", true),
+        ("SetHandler proxy:fcgi://127.0.0.1:9000", true),
+        ("SetHandler proxy:unix:/run/php-fpm.sock|fcgi://localhost", false),
+        ("AddHandler application/x-httpd-php .x", false),
+        ("AddCharset cgi-script .pl", false),
+    ] {
+        let parsed = parse(text.as_bytes(), b"/site/", &Reading::default());
+        let remarked = match &parsed.remarks[0].verdict {
+            Verdict::Skipped(why) => why.contains("gets a 403"),
+            _ => false,
+        };
+        assert!(parsed.conf.is_ok() && remarked == is_remarked, "{text}");
+    }
+}

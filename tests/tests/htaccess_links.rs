@@ -1,0 +1,60 @@
+//! What stands for a file at a site with `.htaccess` files: links, and what is named `.htaccess`.
+
+use std::os::unix::fs::symlink;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Request};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
+use tempfile::TempDir;
+
+fn serve(root: &TempDir) -> Server {
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+    Setup::new(root.path()).site("htaccess = true").start()
+}
+
+fn status(server: &Server, target: &str) -> u16 {
+    let request = Request::get(target).header("Connection", "close");
+    http::ask(server.address(), &request).status
+}
+
+#[test]
+fn a_folder_whose_htaccess_is_no_regular_file_is_closed() {
+    let root = document_root(&[("a/.htaccess/x", ""), ("a/b/x.txt", "x"), ("x.txt", "x")]);
+    let server = serve(&root);
+    let mark = server.log().mark();
+    for _ in 0..2 {
+        assert_eq!(status(&server, "/a/b/x.txt"), 500);
+        assert_eq!(status(&server, "/x.txt"), 200);
+    }
+    server.expect_log(mark, "/a/.htaccess: it is no regular file");
+    std::fs::remove_dir_all(root.path().join("a/.htaccess")).expect("removed");
+    assert_eq!(status(&server, "/a/b/x.txt"), 200);
+}
+
+#[test]
+fn options_of_a_folder_decide_whether_its_links_are_followed() {
+    let root = document_root(&[
+        ("closed/.htaccess", "Options None\n"),
+        ("closed/x.txt", "x"),
+        ("open/.htaccess", "Options -Indexes\n"),
+        ("shared/x.txt", "x"),
+    ]);
+    for folder in ["closed", "open"] {
+        symlink("../shared", root.path().join(folder).join("link")).expect("a link");
+        symlink("../shared/x.txt", root.path().join(folder).join("y.txt")).expect("a link");
+    }
+    let server = serve(&root);
+    for _ in 0..2 {
+        for (target, expected) in [
+            ("/closed/x.txt", 200),
+            ("/closed/y.txt", 403),
+            ("/closed/link/x.txt", 403),
+            ("/open/y.txt", 200),
+            ("/open/link/x.txt", 200),
+        ] {
+            assert_eq!(status(&server, target), expected, "{target}");
+        }
+    }
+}
