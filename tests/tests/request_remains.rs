@@ -78,6 +78,7 @@ fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
 #[test]
 fn a_script_takes_no_part_of_a_body_for_the_whole_when_the_front_that_has_it_ends() {
     let script = "<?php
+        ignore_user_abort(true);
         register_shutdown_function(fn () => touch(__DIR__ . '/up/ended'));
         touch(__DIR__ . '/up/runs');
         while (!file_exists(__DIR__ . '/up/go')) { clearstatcache(); usleep(2000); }

@@ -38,7 +38,7 @@ static size_t read_part(const struct maitred_request *request, char *buffer, siz
 		return maitred_engine.callbacks->read_body(request->exchange, buffer, capacity);
 	}
 	part = read(body_file, buffer, capacity);
-	return part > 0 ? (size_t) part : 0;
+	return part >= 0 ? (size_t) part : MAITRED_BODY_CUT;
 }
 
 /*
@@ -55,7 +55,7 @@ static void cut_body(void)
 	maitred_engine.body_is_cut = true;
 	maitred_engine.client_gone = true;
 	if (!PG(during_request_startup)) {
-		maitred_obey(MAITRED_CLIENT_GONE);
+		maitred_leave_script();
 	}
 }
 

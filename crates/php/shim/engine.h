@@ -74,6 +74,12 @@ extern zend_module_entry maitred_module_entry;
 /* Acts on a callback's verdict. May bail out. */
 void maitred_obey(int verdict);
 
+/*
+ * Ends the script, in classic mode whatever ignore_user_abort says; otherwise its output is dropped.
+ * May bail out.
+ */
+void maitred_leave_script(void);
+
 /* Completes the response once; later output is dropped. */
 void maitred_finish(void);
 

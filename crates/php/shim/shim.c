@@ -55,6 +55,13 @@ void maitred_obey(int verdict)
 	}
 }
 
+void maitred_leave_script(void)
+{
+	if (!leave_script()) {
+		php_handle_aborted_connection();
+	}
+}
+
 void maitred_finish(void)
 {
 	if (maitred_engine.request && !maitred_engine.finished) {

@@ -16,7 +16,7 @@ use maitred_os::users::Identity;
 use tracing::{error, warn};
 
 use crate::limits::{
-    Moment, PIPE_READER_IDLE, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT,
+    Moment, PIPE_LAST_WAIT, PIPE_READER_IDLE, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT,
     START_BACKOFF_LONGEST, UNREAD_FOR,
 };
 use crate::logging::tenant_pipe::ReadOutcome;
@@ -61,6 +61,8 @@ pub struct PipeReader {
     start_at: Moment,
     /// The server ends, and all was read.
     is_retired: bool,
+    /// When the server ends, whatever is to be closed.
+    last_until: Option<Moment>,
 }
 
 impl PipeReader {
@@ -75,12 +77,22 @@ impl PipeReader {
             return Some(Moment::ZERO);
         }
         let due = self.starts_until.or(self.orders.deadline()).or(self.idle_until);
-        due.or_else(|| (self.peer.is_none() && self.is_wanted()).then_some(self.start_at))
+        let due =
+            due.or_else(|| (self.peer.is_none() && self.is_wanted()).then_some(self.start_at));
+        [due, self.last_until.filter(|_| !self.is_retired)].into_iter().flatten().min()
     }
 
     /// The processes: the one that works, and those that are stuck.
     pub fn pids(&self) -> Vec<i32> {
         self.peer.iter().map(Peer::pid).chain(self.stuck.iter().copied()).collect()
+    }
+
+    /// Whether the server, whose processes have all ended, may end: nothing is left to be closed, or
+    /// that takes too long. What is left is closed by the server's end, which waits for it.
+    pub fn may_retire(&mut self, now: Moment) -> bool {
+        let until = *self.last_until.get_or_insert(now.saturating_add(PIPE_LAST_WAIT));
+        let works = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
+        self.is_idle() || !works || now >= until
     }
 
     /// Ends it for good, since the server ends and all was read. Whether there was one.
@@ -263,4 +275,20 @@ fn start(context: PipeReaderContext<'_>) -> io::Result<Peer<ToPipeReader>> {
     };
     peer.say(begin, &[]);
     Ok(peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_ends_when_what_tenants_can_lock_is_closed_but_waits_no_longer_than_a_limit() {
+        let mut reader = PipeReader::default();
+        let (end, _other) = std::io::pipe().unwrap();
+        reader.taken.push(Arc::new(end.into()));
+        assert!(!reader.may_retire(Moment::ZERO));
+        assert!(reader.deadline().is_some_and(|due| due <= PIPE_LAST_WAIT));
+        assert!(reader.may_retire(PIPE_LAST_WAIT));
+        assert!(!reader.retire() && reader.may_retire(Moment::ZERO), "it closes nothing more");
+    }
 }

@@ -86,6 +86,6 @@ impl Supervisor {
         if !self.held.is_empty() || !pools.all(|running| running.is_drained(now)) {
             return false;
         }
-        !self.pipe_reader.retire()
+        self.pipe_reader.may_retire(now) && !self.pipe_reader.retire()
     }
 }

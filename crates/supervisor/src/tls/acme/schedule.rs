@@ -273,6 +273,14 @@ impl Schedule {
         }
     }
 
+    /// Another node has the certificate of the running order, which is not made.
+    pub fn adopted(&mut self, valid: Validity) {
+        self.unreached = None;
+        if let Some(name) = self.asked.take() {
+            self.renewed(&name, valid);
+        }
+    }
+
     /// A host has another certificate, without an order.
     pub fn renewed(&mut self, name: &str, valid: Validity) {
         if let Some(entry) = self.entries.get_mut(name) {

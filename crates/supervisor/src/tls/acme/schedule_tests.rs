@@ -213,6 +213,15 @@ fn a_certificate_that_is_due_when_it_is_issued_is_not_ordered_again_at_once() {
 }
 
 #[test]
+fn a_certificate_of_another_node_that_is_due_is_followed_by_an_order() {
+    let mut schedule = one();
+    let now = at(200 * 24 * 3600);
+    assert!(schedule.next(now).is_some());
+    schedule.adopted(valid(at(now.moment.as_secs() - 89 * 24 * 3600), 90));
+    assert_eq!(schedule.next(now).as_deref(), Some("a.com"));
+}
+
+#[test]
 fn what_is_configured_no_more_is_forgotten_even_while_it_is_asked_for() {
     let mut schedule = one();
     schedule.next(at(0));

@@ -412,7 +412,7 @@ impl AcmeManager {
             error!("{} cannot be written: {why}; it is read again later", file.display());
         }
         if self.schedule.asked() == Some(host) {
-            self.schedule.issued(valid, context.clocks());
+            self.schedule.adopted(valid);
         } else {
             self.schedule.renewed(host, valid);
         }
