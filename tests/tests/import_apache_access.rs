@@ -6,10 +6,13 @@ use maitred_tests::http::Request;
 use maitred_tests::imported::Both;
 
 /// Sections that refuse, and rules of mod_rewrite for the document root or the virtual host.
-const REFUSING: [&str; 19] = [
+const REFUSING: [&str; 22] = [
     r#"<DirectoryMatch "^HERE/[^/]+/private">"#,
     r#"<DirectoryMatch "^/.*/private/">"#,
     r#"<DirectoryMatch "/site/private">"#,
+    r#"<DirectoryMatch "^HERE/site/[^/]*$">"#,
+    r#"<DirectoryMatch "/site/[^/]*$">"#,
+    r#"<DirectoryMatch "/[sx][^/]*$">"#,
     r#"<DirectoryMatch "/\.git|/vendor/">"#,
     r#"<Directory "HERE/site/[a-p]*/sub">"#,
     r#"<Directory "HERE/site/x[0-9]">"#,

@@ -49,22 +49,29 @@ impl FolderExpression<'_> {
             // Look-around is found to have no counterpart by the rule.
             return part.contains("(?").then(|| vec![self.anywhere(part)]);
         };
-        if whole.is_match(&format!("{folder}/")) {
-            let is_all = whole.is_match(&format!("{folder}{ANY_PATH}"));
-            let prefix = &self.mapped.prefix;
-            return Some(vec![match is_all {
-                true => PathArea::Below(prefix.clone()),
-                false => PathArea::Regex(format!("^{}/?$", regex::escape(prefix))),
-            }]);
+        if !whole.is_match(&format!("{folder}/")) {
+            return self.inner(part, &names);
         }
-        let Some(rest) = part.strip_prefix('^') else { return self.unanchored(part, &names) };
+        let prefix = &self.mapped.prefix;
+        if whole.is_match(&format!("{folder}{ANY_PATH}")) {
+            return Some(vec![PathArea::Below(prefix.clone())]);
+        }
+        // It may match files of the folder, too.
+        let itself = PathArea::Regex(format!("^{}/?$", regex::escape(prefix)));
+        Some([vec![itself], self.inner(part, &names)?].concat())
+    }
+
+    /// The areas of an alternative that does not match all of the folder.
+    fn inner(&self, part: &str, names: &[&str]) -> Option<Vec<PathArea>> {
+        let (flags, folder) = (self.flags, &self.mapped.folder);
+        let Some(rest) = part.strip_prefix('^') else { return self.unanchored(part, names) };
         if without_starts(rest) != rest {
             return None;
         }
         let literal = rest.strip_prefix(folder.as_str());
         match literal.or_else(|| rest.strip_prefix(&regex::escape(folder))) {
             Some(rest) if flags.is_empty() => Some(vec![self.below(rest)]),
-            _ => self.walk(&segments(rest), &names, ""),
+            _ => self.walk(&segments(rest), names, ""),
         }
     }
 
@@ -117,9 +124,11 @@ impl FolderExpression<'_> {
         PathArea::Regex(format!("{}^{prefix}{rest}", self.flags))
     }
 
-    /// Folders are compared with a slash at their end, and so `$` is the end of a folder.
+    /// Folders are compared with a slash at their end, and so `$` after a name is the end of a
+    /// folder.
     fn anywhere(&self, part: &str) -> PathArea {
-        let part = part.strip_suffix('$').unwrap_or(part);
+        let name = part.strip_suffix('$').filter(|name| !name.ends_with(['/', '*']));
+        let part = name.unwrap_or(part);
         PathArea::Regex(format!("{}{part}", self.flags))
     }
 }
@@ -191,6 +200,10 @@ mod tests {
             ("^/srv/www", "/a"),
             ("/www/", "/a"),
             ("^/srv/www/site.1/$", "/"),
+            ("^/srv/www/site.1/[^/]*$", "/a"),
+            ("^/srv/www/[^/]+/[^/]*$", "/a"),
+            ("/site.1/[^/]*$", "/a"),
+            ("/site.1/[^/]*$", "/"),
         ] {
             let found = of(text).expect("it is clear");
             assert!(found.iter().any(|area| area.has(path)), "{text} {path} {found:?}");
@@ -199,6 +212,9 @@ mod tests {
             ("^/srv/www/[^/]+/private", "/a/private"),
             ("^/srv/www/site.1/$", "/a"),
             ("/site.1/private", "/a"),
+            ("/site.1/[^/]*$", "/a/b"),
+            ("^/srv/www/[^/]+/[^/]*$", "/a/b"),
+            ("/$", "/a"),
         ] {
             let found = of(text).expect("it is clear");
             assert!(!found.iter().any(|area| area.has(path)), "{text} {path} {found:?}");
