@@ -85,7 +85,7 @@ HOST drupal.example.com
             Require all denied
         </FilesMatch>
         RewriteEngine on
-        RewriteRule "(^|/)\.(?!well-known)" - [F]
+        RewriteRule "/\.|^\.(?!well-known/)" - [F]
         RewriteRule ^core/install\.php$ core/rebuild.php [L]
         RewriteCond %{REQUEST_URI} ^/sites/[^/]+/private/
         RewriteRule ^ - [F]
@@ -216,7 +216,7 @@ const NEXTCLOUD: &str = "ErrorDocument 404 /index.php/error/404\n<IfModule mod_r
     RewriteRule ^(?:\\.(?!well-known)|autotest|occ|issue|indie|db_|console).* - [R=404,L]\n\
     </IfModule>\nOptions -Indexes\n";
 
-const FILES: [(&str, &str); 41] = [
+const FILES: [(&str, &str); 42] = [
     ("blog/index.php", ""),
     ("blog/wp-login.php", ""),
     ("blog/xmlrpc.php", ""),
@@ -244,6 +244,7 @@ const FILES: [(&str, &str); 41] = [
     ("drupal/composer.json", "a file"),
     ("drupal/sites/default/private/a.png", "a file"),
     ("drupal/vendor/a.txt", "a file"),
+    ("drupal/.well-known/a.txt", "a file"),
     ("old/index.php", ""),
     ("old/user.php", ""),
     ("old/style.css", "a file"),
@@ -315,6 +316,7 @@ const TARGETS: [(&str, &[&str]); 14] = [
             "/composer.json",
             "/sites/default/private/a.png",
             "/vendor/a.txt",
+            "/.well-known/a.txt",
         ],
     ),
     (

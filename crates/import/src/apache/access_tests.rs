@@ -97,6 +97,22 @@ fn rules_that_are_not_of_hidden_files_alone_are_written() {
 }
 
 #[test]
+fn a_slash_and_a_dot_begin_a_nested_hidden_name_in_a_folder_alone() {
+    let in_folder = |rule: &str| {
+        let lines = rewrites(&format!("RewriteRule {rule} - [F]"));
+        of_host(&format!("<Directory /srv/site1>\n{lines}\n</Directory>"))
+    };
+    // Drupal's rule.
+    let drupal = in_folder(r#""/\.|^\.(?!well-known/)""#);
+    assert!(drupal.report.keeps_access(), "{}\n{}", drupal.report, drupal.toml);
+    assert!(!is_denied(&drupal, "/.well-known/a"), "{}", drupal.toml);
+    let optional = in_folder(r"/\.?private");
+    assert!(is_denied(&optional, "/a/private"), "{}\n{}", optional.report, optional.toml);
+    expect_denied(&rewrites(r"RewriteRule /\. - [F]"), &["/.well-known/a"], &["/a"]);
+    expect_denied(&section(r#"LocationMatch "/\.""#), &["/.well-known/a"], &["/a"]);
+}
+
+#[test]
 fn an_expression_with_no_counterpart_is_left_out_as_access() {
     let lines = section(r#"DirectoryMatch "/\.(?!well-known)|/vendor/""#);
     expect_denied(&lines, &["/vendor/a"], &["/a"]);

@@ -9,6 +9,7 @@ use crate::hidden_names::are_hidden;
 use crate::regexes;
 use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values::alternatives;
 
 /// The statuses of redirects.
 const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
@@ -295,7 +296,7 @@ impl<'a> HostImport<'_, 'a> {
     ) -> Result<(), String> {
         let rule = chain.rule;
         let is_nothing = rule.argument(1) == "-";
-        if is_of_hidden_files(chain) {
+        if is_of_hidden_files(chain, is_in_folder) {
             self.report.changed(&rule.place, &rule.shown(), "hidden files are a 404");
             return Ok(());
         }
@@ -429,8 +430,16 @@ fn ends_otherwise(chain: &RewriteChain<'_>) -> bool {
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.
-fn is_of_hidden_files(chain: &RewriteChain<'_>) -> bool {
-    refusal(chain).is_some() && are_hidden(chain.rule.first()) && chain.conditions.is_empty()
+fn is_of_hidden_files(chain: &RewriteChain<'_>, is_in_folder: bool) -> bool {
+    let expression = chain.rule.first().replace("\\/", "/");
+    // A path in a folder begins with a name, and only the first one may be `.well-known`.
+    let is_nested = |part: &str| {
+        let rest = part.strip_prefix("/\\.").filter(|_| is_in_folder);
+        rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']))
+    };
+    let all = alternatives(&expression);
+    let are_all = all.iter().all(|part| is_nested(part) || are_hidden(part));
+    refusal(chain).is_some() && are_all && chain.conditions.is_empty()
 }
 
 /// Whether a rule refuses TRACE and TRACK alone, which maitred does anyway.
