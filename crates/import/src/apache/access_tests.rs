@@ -182,6 +182,18 @@ fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
 }
 
 #[test]
+fn the_clear_folders_of_a_section_are_denied_beside_unclear_ones() {
+    // The second one is unclear for the alias alone.
+    for expression in ["^(/a)?/srv/site1/b|/vendor/", "^/srv/site1(/a)?/vendor"] {
+        let lines = section(&format!("DirectoryMatch \"{expression}\""));
+        let imported = of_host(&format!("Alias /docs /srv/docs\n{lines}"));
+        let Imported { toml, report, .. } = &imported;
+        assert!(!report.keeps_access(), "{lines}\n{report}");
+        assert!(is_denied(&imported, "/vendor/a"), "{lines}\n{toml}\n{report}");
+    }
+}
+
+#[test]
 fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
     let of = |name: &str, plain: &str| {
         let tls = "DocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c.pem\n\

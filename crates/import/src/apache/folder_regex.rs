@@ -5,7 +5,7 @@
 
 use regex::Regex;
 
-use super::path_area::{MappedFolder, PathArea};
+use super::path_area::{FolderAreas, MappedFolder, PathArea};
 use crate::regexes::without_starts;
 use crate::values::alternatives;
 
@@ -15,11 +15,8 @@ const ANY_PATH: &str = "/zz9/zz9.zz9";
 /// An expression has no counterpart, and so its section may be for any path.
 const UNCLEAR: &str = "it is not clear which URLs lead to these folders; name them in full";
 
-/// The areas in a folder that an expression matches: none if no URL leads there.
-///
-/// # Errors
-/// That it is not clear, as a sentence's end.
-pub(super) fn areas(text: &str, mapped: &MappedFolder) -> Result<Vec<PathArea>, String> {
+/// Adds the areas in a folder that an expression matches: none if no URL leads there.
+pub(super) fn add_areas(text: &str, mapped: &MappedFolder, found: &mut FolderAreas) {
     let (flags, text) = match text.strip_prefix("(?i)") {
         Some(rest) => ("(?i)", rest),
         None => ("", text),
@@ -27,11 +24,12 @@ pub(super) fn areas(text: &str, mapped: &MappedFolder) -> Result<Vec<PathArea>, 
     // A path begins with a slash.
     let text = text.replace("\\/", "/").replace("(^|/)", "/").replace("(?:^|/)", "/");
     let of_folder = FolderExpression { flags, mapped };
-    let mut found = Vec::new();
     for part in alternatives(&text) {
-        found.extend(of_folder.areas(part).ok_or(UNCLEAR)?);
+        match of_folder.areas(part) {
+            Some(areas) => found.clear.extend(areas),
+            None => found.unclear = Some(UNCLEAR),
+        }
     }
-    Ok(found)
 }
 
 /// What an expression matches in one folder.
@@ -172,9 +170,17 @@ fn may_have_slash(segment: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<PathArea>, String> {
+    fn of(text: &str) -> FolderAreas {
         let mapped = MappedFolder { prefix: String::new(), folder: "/srv/www/site.1".to_owned() };
-        areas(text, &mapped)
+        let mut found = FolderAreas::default();
+        add_areas(text, &mapped, &mut found);
+        found
+    }
+
+    fn clear(text: &str) -> Vec<PathArea> {
+        let found = of(text);
+        assert_eq!(found.unclear, None, "{text}");
+        found.clear
     }
 
     #[test]
@@ -205,7 +211,7 @@ mod tests {
             ("/site.1/[^/]*$", "/a"),
             ("/site.1/[^/]*$", "/"),
         ] {
-            let found = of(text).expect("it is clear");
+            let found = clear(text);
             assert!(found.iter().any(|area| area.has(path)), "{text} {path} {found:?}");
         }
         for (text, path) in [
@@ -216,15 +222,15 @@ mod tests {
             ("^/srv/www/[^/]+/[^/]*$", "/a/b"),
             ("/$", "/a"),
         ] {
-            let found = of(text).expect("it is clear");
+            let found = clear(text);
             assert!(!found.iter().any(|area| area.has(path)), "{text} {path} {found:?}");
         }
         for text in ["^/srv/other/private", "^/srv/www/site[2-9]/private", "^/home/.*/private"] {
-            assert_eq!(of(text), Ok(Vec::new()), "{text}");
+            assert_eq!(clear(text), Vec::new(), "{text}");
         }
         for text in ["^/srv(/www)?/x.1/a", "^/srv/(www/)?site.1/a", "(^/srv|a)/b", "^/srv/[^w]x/a"]
         {
-            assert!(of(text).is_err(), "{text} {:?}", of(text));
+            assert!(of(text).unclear.is_some(), "{text} {:?}", of(text));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
-use super::path_area::{self, MappedFolder, PathArea, is_shell_pattern};
+use super::path_area::{self, FolderAreas, MappedFolder, PathArea, is_shell_pattern};
 use super::require_rules;
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
@@ -206,17 +206,18 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.sections = sections;
     }
 
-    /// The paths of a section of folders. Where they are not clear, a section that does more than
-    /// to let all clients in is left out as access.
+    /// The paths of a section of folders that are clear. Where others are not, a section that does
+    /// more than to let all clients in is left out as access.
     fn areas_of(&mut self, section: &'a Directive) -> Vec<PathArea> {
-        let areas = path_area::of_directory(section, self.config, &self.mapped);
-        areas.unwrap_or_else(|why| {
-            if !require_rules::only_lets_in(section) {
-                self.report.access_left_out(&section.place, &section.shown(), &why);
-                self.report.cover(section);
-            }
-            Vec::new()
-        })
+        let FolderAreas { clear, unclear } =
+            path_area::of_directory(section, self.config, &self.mapped);
+        if let Some(why) = unclear
+            && !require_rules::only_lets_in(section)
+        {
+            self.report.access_left_out(&section.place, &section.shown(), why);
+            self.report.cover(section);
+        }
+        clear
     }
 
     /// The sections whose last directive of this name decides for the whole site.

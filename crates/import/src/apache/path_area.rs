@@ -110,37 +110,43 @@ pub(super) struct MappedFolder {
     pub folder: String,
 }
 
-/// The areas of a `<Directory>`: none if no URL leads there.
-///
-/// # Errors
-/// That it is not clear, as the end of a sentence.
+/// The areas of a section of folders: none if no URL leads there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FolderAreas {
+    /// The areas that are clear.
+    pub clear: Vec<PathArea>,
+    /// That others are not, as the end of a sentence.
+    pub unclear: Option<&'static str>,
+}
+
+/// The areas of a `<Directory>`.
 pub(super) fn of_directory(
     section: &Directive,
     config: &ApacheConfig,
     mapped: &[MappedFolder],
-) -> Result<Vec<PathArea>, String> {
+) -> FolderAreas {
+    let mut areas = FolderAreas::default();
     let is_regex = section.is("<DirectoryMatch") || section.first() == "~";
     if is_regex {
         let text = section.arguments.last().map(String::as_str).unwrap_or_default();
-        let all: Result<Vec<Vec<PathArea>>, String> =
-            mapped.iter().map(|one| folder_regex::areas(text, one)).collect();
-        return Ok(all?.concat());
+        mapped.iter().for_each(|one| folder_regex::add_areas(text, one, &mut areas));
+        return areas;
     }
     let path = config.absolute(section.first());
     let path = path.trim_end_matches('/');
-    let mut areas = Vec::new();
+    let clear = &mut areas.clear;
     for MappedFolder { prefix, folder } in mapped {
         if is_shell_pattern(path) {
-            areas.extend(of_wildcards(path, prefix, folder));
+            clear.extend(of_wildcards(path, prefix, folder));
         } else if is_below(folder, path) {
-            areas.push(PathArea::Below(prefix.clone()));
+            clear.push(PathArea::Below(prefix.clone()));
         } else if let Some(rest) = path.strip_prefix(folder.as_str())
             && rest.starts_with('/')
         {
-            areas.push(PathArea::Below(format!("{prefix}{rest}")));
+            clear.push(PathArea::Below(format!("{prefix}{rest}")));
         }
     }
-    Ok(areas)
+    areas
 }
 
 /// Whether a text is a shell pattern.
@@ -379,7 +385,7 @@ mod tests {
             folder: folder.to_owned(),
         });
         let below = |text: &str| PathArea::Below(text.to_owned());
-        let of = |text: &str| of_directory(&section(text), &config, &mapped).expect("it is clear");
+        let of = |text: &str| of_directory(&section(text), &config, &mapped).clear;
         assert_eq!(of("<Directory /"), [below(""), below("/docs")]);
         assert_eq!(of("<Directory /srv/www/up/"), [below("/up")]);
         assert_eq!(of("<Directory /usr/share/doc/a"), [below("/docs/a")]);
