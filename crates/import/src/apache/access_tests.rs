@@ -222,6 +222,31 @@ fn the_source_of_cgi_programs_is_denied() {
 }
 
 #[test]
+fn the_programs_of_an_expression_are_denied_and_nothing_else() {
+    let of_folders =
+        |line: &str| format!("<DirectoryMatch \"^/srv/site1/(a|b)/\">\n{line}\n</DirectoryMatch>");
+    let php = of_folders("AddHandler fcgid-script .php");
+    expect_denied(&php, &[], &["/a/x.php", "/a/x.css"]);
+    let perl = of_folders("AddHandler cgi-script .pl .php");
+    let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
+    expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
+    let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
+    expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
+    let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
+    expect_denied(index, &[], &["/index.php"]);
+    for lines in [
+        "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
+        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
+        "<Files *>\nAddHandler cgi-script .pl\n</Files>",
+        "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
+    ] {
+        let imported = of_host(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!is_denied(&imported, "/a.css"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
 fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
     const PROXY: &str = "proxy:unix:/run/php.sock|fcgi://localhost";
     let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");

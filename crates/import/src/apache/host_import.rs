@@ -8,6 +8,7 @@ use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
 use crate::file_draft::{Placed, SiteDraft};
 use crate::fpm::PoolPlan;
+use crate::regexes::check_regex;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -477,9 +478,16 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.report.kept(&from.place, &from.shown());
     }
 
-    /// Paths that lead elsewhere in Apache do not lead to the document root: they are a 404.
-    pub(super) fn nothing_here(&mut self, from: &Directive, area: &PathArea) {
+    /// Paths that lead elsewhere in Apache do not lead to the document root: they are a 404. `why`
+    /// the directive is left out.
+    pub(super) fn nothing_here(&mut self, from: &Directive, area: &PathArea, why: &str) {
         for pattern in area.patterns_without(&[]) {
+            if let Err(why) = check_regex(&pattern) {
+                let why = format!("{why}; write `deny` of the site for these paths");
+                self.report.access_left_out(&from.place, &from.shown(), &why);
+                continue;
+            }
+            self.report.left_out(&from.place, &from.shown(), why);
             let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
             let why = "it leads elsewhere in Apache";
             let item = Placed::because(toml_text::table(fields), &from.place, why);
@@ -526,7 +534,7 @@ fn kind(line: &Directive) -> HtaccessLine {
     }
 }
 
-fn is_files(directive: &Directive) -> bool {
+pub(super) fn is_files(directive: &Directive) -> bool {
     directive.is("<Files") || directive.is("<FilesMatch")
 }
 

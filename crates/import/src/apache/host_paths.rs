@@ -39,15 +39,13 @@ impl<'a> HostImport<'_, 'a> {
             if alias.name.to_ascii_lowercase().ends_with("match") || folder.contains('$') {
                 let why = "only the paths below a prefix can have a folder of their own \
                            (`aliases`); the paths are a 404";
-                self.report.left_out(&alias.place, &alias.shown(), why);
                 let pattern = PathArea::Regex(alias.first().to_owned());
-                self.nothing_here(alias, &pattern);
+                self.nothing_here(alias, &pattern, why);
                 continue;
             }
             if alias.is("ScriptAlias") {
                 let why = "CGI programs do not run here; the paths are a 404";
-                self.report.left_out(&alias.place, &alias.shown(), why);
-                self.nothing_here(alias, &PathArea::Below(prefix));
+                self.nothing_here(alias, &PathArea::Below(prefix), why);
                 continue;
             }
             if self.mapped.iter().any(|known| known.prefix == prefix) {

@@ -39,16 +39,14 @@ impl<'a> HostImport<'_, 'a> {
             if let Err(why) = self.proxy(&area, ProxyLine { to: line.argument(at), line }, &others)
             {
                 let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
-                self.report.left_out(&line.place, &line.shown(), &why);
-                self.nothing_here(line, &area);
+                self.nothing_here(line, &area, &why);
             }
         }
         for line in self.all_of_host(&["ProxyPassMatch"]) {
             if !self.report.is_covered(&line.place, &line.name) {
                 let why = "only prefixes can lead to another server; write `[[sites.proxy]]` in \
                            place of the `deny`";
-                self.report.left_out(&line.place, &line.shown(), why);
-                self.nothing_here(line, &PathArea::Regex(line.first().to_owned()));
+                self.nothing_here(line, &PathArea::Regex(line.first().to_owned()), why);
             }
         }
         for line in self.all_of_host(&["ProxyPreserveHost"]) {

@@ -1,12 +1,13 @@
 //! PHP: handlers, their pools, and which scripts run.
 
-use super::host_import::{AreaSection, HostImport};
+use super::host_import::{AreaSection, HostImport, is_files};
 use super::mod_php_pools::PoolEntry;
-use super::path_area::PathArea;
+use super::path_area::{self, PathArea};
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values::alternatives;
 
 /// Handlers that run a file as a program.
 const CGI_HANDLERS: [&str; 6] =
@@ -72,18 +73,27 @@ impl<'a> HostImport<'_, 'a> {
         for section in self.sections.clone() {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
-                let area = match line.name.to_ascii_lowercase().as_str() {
-                    _ if !CGI_HANDLERS.contains(&handler.as_str()) => continue,
-                    "sethandler" => Some(section.area.clone()),
-                    "addhandler" => files_with(&line.arguments[1..], &section.area),
-                    _ => continue,
+                let is_set = line.is("SetHandler");
+                if !CGI_HANDLERS.contains(&handler.as_str()) || !is_set && !line.is("AddHandler") {
+                    continue;
+                }
+                let names = program_extensions(&line.arguments[1..]);
+                let area = match is_set {
+                    true => Some(section.area.clone()),
+                    false if names.is_empty() => continue,
+                    false => files_with(&names, &section),
                 };
-                let Some(area) = area.filter(|area| !area.has(ANY_SCRIPT) || area.is_all()) else {
+                let Some(area) = area else {
+                    let why = "CGI programs do not run here; write `deny` of the site for them, \
+                               or their source is sent";
+                    self.report.access_left_out(&line.place, &line.shown(), why);
                     continue;
                 };
+                if is_set && (is_of_php(&area) || area.has(ANY_SCRIPT) && !area.is_all()) {
+                    continue;
+                }
                 let why = "CGI programs do not run here; the paths are a 404";
-                self.report.left_out(&line.place, &line.shown(), why);
-                self.nothing_here(line, &area);
+                self.nothing_here(line, &area, why);
             }
         }
     }
@@ -413,16 +423,37 @@ fn scripts_below(area: &PathArea) -> PathArea {
     }
 }
 
-/// The files of an area with one of these extensions but PHP's. It need not be the last one of a
-/// name.
-fn files_with(extensions: &[String], area: &PathArea) -> Option<PathArea> {
+/// Whether an expression is for PHP alone.
+fn is_of_php(area: &PathArea) -> bool {
+    let PathArea::Regex(text) = area else { return false };
+    alternatives(text).iter().all(|one| one.ends_with("\\.php$"))
+}
+
+/// The extensions of these but PHP's, as expressions.
+fn program_extensions(extensions: &[String]) -> Vec<String> {
     let names = extensions.iter().map(|one| one.trim_start_matches('.'));
     let names = names.filter(|one| !one.to_ascii_lowercase().starts_with("php"));
-    let names: Vec<String> = names.map(regex::escape).collect();
-    let PathArea::Below(prefix) = area else { return Some(area.clone()) };
-    let (prefix, text) = (regex::escape(prefix), names.join("|"));
-    let found = format!("(?i)^{prefix}/.*\\.(?:{text})(?:\\.[^/]*)?(?:/|$)");
-    (!names.is_empty()).then_some(PathArea::Regex(found))
+    names.map(regex::escape).collect()
+}
+
+/// The files of a section with one of these extensions, which need not be the last one of a name;
+/// nothing if no expression is for them.
+fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
+    let text = names.join("|");
+    match &section.area {
+        PathArea::Below(prefix) => {
+            let prefix = regex::escape(prefix);
+            let found = format!("(?i)^{prefix}/.*\\.(?:{text})(?:\\.[^/]*)?(?:/|$)");
+            Some(PathArea::Regex(found))
+        }
+        area if section.section.is_some_and(is_files) => {
+            Some(area.clone()).filter(|area| !area.has(ANY_SCRIPT))
+        }
+        PathArea::Regex(folder) => {
+            let name = format!("[^/]*\\.(?i:{text})(?:\\.[^/]*)?$");
+            path_area::below_expression(folder, &name).map(PathArea::Regex)
+        }
+    }
 }
 
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`, as maitred writes

@@ -240,22 +240,30 @@ pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
         PathArea::Below(prefix) if !prefix.is_empty() => {
             PathArea::Regex(format!("{flags}^{}/(?:.*/)?{name}", regex::escape(prefix)))
         }
-        // A folder that a regular expression names: the file is in it, or below.
-        PathArea::Regex(folder) if folder.starts_with('^') && flags.is_empty() => {
-            let folder = if alternatives(folder).len() > 1 {
-                format!("(?:{folder})")
-            } else {
-                folder.clone()
-            };
-            let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
-                (Some(name), _) => format!("{name}/(?:.*/)?"),
-                (None, true) => format!("{folder}(?:.*/)?"),
-                (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
-            };
-            PathArea::Regex(format!("{below}{name}"))
+        PathArea::Regex(folder) if flags.is_empty() => {
+            let below = below_expression(folder, &name);
+            PathArea::Regex(below.unwrap_or_else(|| format!("/{name}")))
         }
         _ => PathArea::Regex(format!("{flags}/{name}")),
     }
+}
+
+/// An expression for files in the folders that another one names, or below them; none if it may
+/// begin anywhere in a path.
+pub(super) fn below_expression(folder: &str, name: &str) -> Option<String> {
+    if !folder.starts_with('^') {
+        return None;
+    }
+    let folder = match alternatives(folder).len() > 1 {
+        true => format!("(?:{folder})"),
+        false => folder.to_owned(),
+    };
+    let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
+        (Some(name), _) => format!("{name}/(?:.*/)?"),
+        (None, true) => format!("{folder}(?:.*/)?"),
+        (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
+    };
+    Some(format!("{below}{name}"))
 }
 
 /// An expression for the names of files, as one for the ends of paths that follow a slash.
