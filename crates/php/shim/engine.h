@@ -75,8 +75,8 @@ extern zend_module_entry maitred_module_entry;
 void maitred_obey(int verdict);
 
 /*
- * Ends the script, in classic mode whatever ignore_user_abort says; otherwise its output is dropped.
- * May bail out.
+ * Ends the script, in classic mode whatever ignore_user_abort says; otherwise its output is
+ * dropped. May bail out.
  */
 void maitred_leave_script(void);
 

@@ -148,7 +148,8 @@ pub const PIPE_READER_MESSAGES_PER_TURN: usize = 2 * PIPE_ORDERS_OUT;
 /// Longest time in which the rest of the output of a process that has ended is read.
 pub const PIPE_REST_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest time in which the last descriptors that tenants can lock are closed, when the server ends.
+/// Longest time in which the last descriptors that tenants can lock are closed, when the server
+/// ends.
 pub const PIPE_LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// Most bytes of that: the size of a pipe. Processes that it left behind may keep writing.

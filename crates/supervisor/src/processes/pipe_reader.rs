@@ -87,8 +87,8 @@ impl PipeReader {
         self.peer.iter().map(Peer::pid).chain(self.stuck.iter().copied()).collect()
     }
 
-    /// Whether the server, whose processes have all ended, may end: nothing is left to be closed, or
-    /// that takes too long. What is left is closed by the server's end, which waits for it.
+    /// Whether the server, whose processes have all ended, may end: nothing is left to be closed,
+    /// or that takes too long. What is left is closed by the server's end, which waits for it.
     pub fn may_retire(&mut self, now: Moment) -> bool {
         let until = *self.last_until.get_or_insert(now.saturating_add(PIPE_LAST_WAIT));
         let works = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
