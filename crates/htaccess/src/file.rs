@@ -381,7 +381,7 @@ impl FileParser<'_> {
             }
             _ if self.leaves_out_unknown() => {
                 let left_out = self.skip(name)?;
-                if left_out.has_access && self.reading.ignores_unknown {
+                if left_out.may_deny() && self.reading.ignores_unknown {
                     let why = "the section is unknown, and has lines about access".to_owned();
                     return self.or_deny(Err(why), conf);
                 }
@@ -400,7 +400,7 @@ impl FileParser<'_> {
     /// When it is not closed, or another one is: what follows would be left out as well.
     fn skip(&mut self, name: &[u8]) -> Result<LeftOut, String> {
         let mut open = vec![name.to_vec()];
-        let mut found = LeftOut { has_access: false };
+        let mut found = LeftOut::default();
         while let Some(line) = self.lines.get(self.at) {
             self.at += 1;
             if let Some(end) = line.text.strip_prefix(b"</") {
@@ -418,24 +418,42 @@ impl FileParser<'_> {
                 let end = start.iter().position(is_end).unwrap_or(start.len());
                 open.push(start[..end].to_vec());
             } else {
-                found.has_access |= is_about_access(&Words::of(&line.text).word());
+                let is_negated = open.iter().any(|name| name.eq_ignore_ascii_case(b"requirenone"));
+                found.add(Words::of(&line.text), is_negated);
             }
         }
         Err(format!("Expected </{}> before end of configuration", shown(name)))
     }
 }
 
-/// Whether a directive may deny (mod_access_compat, mod_authz_core and those for its users).
-fn is_about_access(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
-    let is_other = name.starts_with(b"auth") || name == b"sslrequiressl";
-    is_other || matches!(&name[..], b"require" | b"order" | b"allow" | b"deny" | b"satisfy")
+/// What a section that is left out says about access. One that only lets clients in loses nothing.
+#[derive(Default)]
+struct LeftOut {
+    /// A line that may deny.
+    denies: bool,
+    /// An order in which clients without an `Allow` are denied.
+    denies_others: bool,
+    /// `Allow from all`.
+    allows_all: bool,
 }
 
-/// What a section that is left out has.
-struct LeftOut {
-    /// A line about access.
-    has_access: bool,
+impl LeftOut {
+    fn may_deny(&self) -> bool {
+        self.denies || self.denies_others && !self.allows_all
+    }
+
+    /// Adds a line, which is in `<RequireNone>` if it is negated.
+    fn add(&mut self, mut words: Words<'_>, is_negated: bool) {
+        let name = words.word().to_ascii_lowercase();
+        let rest = words.rest().trim_ascii().to_ascii_lowercase();
+        match &name[..] {
+            b"require" => self.denies |= is_negated || rest != b"all granted",
+            b"deny" | b"satisfy" | b"sslrequiressl" | b"authmerging" => self.denies = true,
+            b"order" => self.denies_others |= rest != b"deny,allow",
+            b"allow" => self.allows_all |= rest == b"from all",
+            _ => {}
+        }
+    }
 }
 
 /// A section's surroundings.

@@ -135,14 +135,33 @@ fn a_line_about_access_that_cannot_be_understood_denies_whatever_satisfy_says() 
         "Satisfy Any\nAllow from all\nDeny from .evil.example",
         "<IfFile x>\nRequire all denied\n</IfFile>",
         "<IfFile x>\n<Files a.txt>\nDeny from all\n</Files>\n</IfFile>",
+        "<IfFile x>\nOrder allow,deny\n</IfFile>",
+        "<IfFile x>\n<RequireNone>\nRequire all granted\n</RequireNone>\n</IfFile>",
     ] {
         let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text);
         let root = root.file("/a/.htaccess", "").file("/a/a.txt", "");
         assert_eq!(root.outcome("/a/a.txt"), Outcome::Status(403), "{text}");
     }
-    let text = "<IfFile x>\nHeader set X-A b\n</IfFile>\nWrong";
-    let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text).file("/a.txt", "");
-    assert_eq!(root.outcome("/a.txt"), Outcome::File);
+    for text in [
+        "<IfFile x>\nHeader set X-A b\n</IfFile>\nWrong",
+        "<Directory /x>\nOrder allow,deny\nAllow from all\n</Directory>",
+        "<Directory /x>\nAllowOverride All\nRequire all granted\n</Directory>",
+    ] {
+        let root = MemoryRoot::new().ignoring_unknown().file("/.htaccess", text).file("/a.txt", "");
+        assert_eq!(root.outcome("/a.txt"), Outcome::File, "{text}");
+    }
+}
+
+#[test]
+fn the_options_of_the_folder_of_a_link_decide_and_not_those_of_its_target() {
+    // As a deployment has its uploads, with a file in them that forbids much.
+    let root = MemoryRoot::new().file("/l/.htaccess", "Options None").file("/l/x.txt", "");
+    let root = root.file("/l/m/x.txt", "").link("/l").link("/l/m");
+    assert_eq!(root.outcome("/l/x.txt"), Outcome::File);
+    assert_eq!(root.outcome("/l/m/x.txt"), Outcome::Status(403));
+    let root = MemoryRoot::new().file("/.htaccess", "Options None").file("/l/x.txt", "");
+    let root = root.file("/l/.htaccess", "Options +FollowSymLinks").link("/l");
+    assert_eq!(root.outcome("/l/x.txt"), Outcome::Status(403));
 }
 
 #[test]

@@ -62,6 +62,8 @@ fn a_denial_that_no_client_could_match_is_a_mistake() {
     for text in [
         "Deny from none".to_owned(),
         "Deny from *".to_owned(),
+        "Deny from 192.0.2.1-192.0.2.9".to_owned(),
+        "Deny from 192.0.2.1 - 192.0.2.9".to_owned(),
         "Allow from .friend.example".to_owned(),
         "Require host friend.example".to_owned(),
         all("Require not ip 192.0.2.1"),

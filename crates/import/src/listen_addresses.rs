@@ -1,6 +1,7 @@
 //! Addresses that sites are served at. maitred serves every site at every address.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// An address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,22 @@ impl Listen {
     fn reached(&self) -> (&str, u16) {
         let host = if self.host == "[::]" { "*" } else { &self.host };
         (host, if self.port == 443 { 80 } else { self.port })
+    }
+
+    /// Whether the whole Internet can reach it.
+    fn is_public(&self) -> bool {
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        match host.parse::<IpAddr>() {
+            Ok(IpAddr::V4(address)) => {
+                let is_local = address.is_private() || address.is_loopback();
+                !is_local && !address.is_link_local() && !address.is_unspecified()
+            }
+            Ok(IpAddr::V6(address)) => {
+                let is_local = address.is_unique_local() || address.is_loopback();
+                !is_local && !address.is_unicast_link_local() && !address.is_unspecified()
+            }
+            Err(_) => false,
+        }
     }
 
     /// The address and the port, as written.
@@ -74,9 +91,15 @@ pub fn reach(own: &[Listen], all: &[&[Listen]]) -> Reach {
     }
     let keys: BTreeSet<String> = own.iter().map(Listen::key).collect();
     let reached: BTreeSet<(&str, u16)> = own.iter().map(Listen::reached).collect();
+    let public: BTreeSet<u16> =
+        own.iter().filter(|one| one.is_public()).map(|one| one.reached().1).collect();
+    // Whoever reaches a public address of the site reaches it today, and this machine does.
     let is_new = |one: &Listen| {
         let (host, port) = one.reached();
-        !reached.contains(&(host, port)) && !reached.contains(&("*", port))
+        !one.is_loopback()
+            && !public.contains(&port)
+            && !reached.contains(&(host, port))
+            && !reached.contains(&("*", port))
     };
     match others().any(is_new) {
         false => Reach::All,
@@ -111,6 +134,16 @@ mod tests {
         ] {
             assert_eq!(is_more(&inner, &other), more, "{other:?}");
         }
+        let public = listen("203.0.113.1", 443);
+        for other in [
+            listen("203.0.113.2", 443),
+            listen("[2001:db8::1]", 443),
+            listen("*", 80),
+            listen("127.0.0.1", 8080),
+        ] {
+            assert!(!is_more(std::slice::from_ref(&public), &[other]));
+        }
+        assert!(is_more(std::slice::from_ref(&public), &[listen("*", 8080)]));
         for other in [vec![listen("*", 80)], vec![listen("[::]", 443)], inner.to_vec()] {
             assert!(!is_more(&[listen("*", 443)], &other), "{other:?}");
         }

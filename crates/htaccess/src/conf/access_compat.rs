@@ -117,10 +117,15 @@ pub const NO_LOOK_UP: &str = "the names of clients are not looked up, so that it
      write their addresses";
 
 /// Whether a word may be the end of a host name that DNS has. `none` and `*` are common for no
-/// client.
+/// client, and so are ranges of addresses (`10.0.0.1-10.0.0.9`): no domain of the first level is a
+/// number.
 pub fn may_be_host(word: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    word.iter().all(is_of_name) && !word.eq_ignore_ascii_case(b"none")
+    let labels = word.split(|byte| *byte == b'.').filter(|label| !label.is_empty());
+    let has_letter = |label: &[u8]| label.iter().any(u8::is_ascii_alphabetic);
+    word.iter().all(is_of_name)
+        && labels.last().is_some_and(has_letter)
+        && !word.eq_ignore_ascii_case(b"none")
 }
 
 impl<T> ForMethods<T> {

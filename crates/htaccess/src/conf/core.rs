@@ -179,6 +179,8 @@ pub enum ErrorDocument {
 pub struct CoreConf {
     /// `Options`.
     pub options: OptionsConf,
+    /// A folder above does not follow links ([`CoreConf::follows_links`]).
+    unfollowed_above: bool,
     /// `SetHandler`, in lower case.
     pub handler: Option<Handler>,
     /// `ForceType`, in lower case.
@@ -232,6 +234,7 @@ impl CoreConf {
         error_documents.extend(self.error_documents.clone());
         CoreConf {
             options: self.options.below(base.options),
+            unfollowed_above: base.forbids_links(),
             handler: self.handler.as_ref().or(base.handler.as_ref()).cloned(),
             force_type: self.force_type.as_ref().or(base.force_type.as_ref()).cloned(),
             error_documents,
@@ -253,6 +256,11 @@ impl CoreConf {
     pub fn follows_links(&self) -> bool {
         let options = self.options.effective();
         options.has(Options::FOLLOW_LINKS) || options.has(Options::FOLLOW_OWN_LINKS)
+    }
+
+    /// Whether this folder, or one above, does not follow links.
+    pub fn forbids_links(&self) -> bool {
+        self.unfollowed_above || !self.follows_links()
     }
 
     /// Whether server-side includes would be carried out.

@@ -53,17 +53,28 @@ impl Processor<'_> {
         request.conf = self.world.conf(&directory).map_err(Stop::Mistake)?;
         // SymLinksIfOwnerMatch counts as FollowSymLinks: the owners of a link that leads out of the
         // document root are compared as its file is opened.
-        if !request.conf.core.follows_links() && self.leads_through_link(&request.filename) {
-            return Err(Stop::Status(403));
+        match request.conf.core.forbids_links() {
+            true => self.check_links(&request.filename),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Whether a segment below the document root is a symbolic link.
-    fn leads_through_link(&self, path: &[u8]) -> bool {
+    /// Refuses a link below the document root that the options of its folder forbid to follow
+    /// (`resolve_symlink`): those of the folder that it leads to are the choice of another.
+    fn check_links(&self, path: &[u8]) -> Result<(), Stop> {
         let root = self.client.document_root.len();
+        let mut folder = root + 1;
         let slashes = memchr::memchr_iter(b'/', path).filter(|slash| *slash > root);
-        slashes.chain([path.len()]).any(|end| self.world.is_link(&path[..end]))
+        for end in slashes.chain([path.len()]) {
+            if folder < end && self.world.is_link(&path[..end]) {
+                let conf = self.world.conf(&path[..folder]).map_err(Stop::Mistake)?;
+                if !conf.core.follows_links() {
+                    return Err(Stop::Status(403));
+                }
+            }
+            folder = end + 1;
+        }
+        Ok(())
     }
 
     /// The end of the first segment that is no directory, and what it is.
