@@ -93,7 +93,7 @@ pub fn reach(own: &[Listen], all: &[&[Listen]]) -> Reach {
     let reached: BTreeSet<(&str, u16)> = own.iter().map(Listen::reached).collect();
     let public: BTreeSet<u16> =
         own.iter().filter(|one| one.is_public()).map(|one| one.reached().1).collect();
-    // Whoever reaches a public address of the site reaches it today, and this machine does.
+    // Clients of a public address of the site reach it today, and this machine does.
     let is_new = |one: &Listen| {
         let (host, port) = one.reached();
         !one.is_loopback()
