@@ -311,6 +311,8 @@ fn an_upgrade_while_purges_wait_for_a_peer_costs_no_node_its_pages() {
     write(&cluster.root, "2");
     let marks = (first.log().mark(), second.log().mark());
     let waiting = begin_purge(&first, "a.example/a");
+    // A command that has not arrived by the upgrade is lost.
+    wait::until_true("the purge to be done here", || get(&first, "/a") == "2");
     std::fs::write(&held, "").expect("it can be written");
     let before = purges_process(&first);
     first.signal(Signal::USR2);
