@@ -121,10 +121,10 @@ pub const NO_LOOK_UP: &str = "the names of clients are not looked up, so that it
 /// number.
 pub fn may_be_host(word: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    let labels = word.split(|byte| *byte == b'.').filter(|label| !label.is_empty());
+    let mut labels = word.rsplit(|byte| *byte == b'.').filter(|label| !label.is_empty());
     let has_letter = |label: &[u8]| label.iter().any(u8::is_ascii_alphabetic);
     word.iter().all(is_of_name)
-        && labels.last().is_some_and(has_letter)
+        && labels.next().is_some_and(has_letter)
         && !word.eq_ignore_ascii_case(b"none")
 }
 
