@@ -83,6 +83,12 @@ pub fn size(text: &str) -> Option<String> {
 
 /// The alternatives of a regular expression, at its top.
 pub fn alternatives(text: &str) -> Vec<&str> {
+    parts(text, '|')
+}
+
+/// The parts of a regular expression between separators that are in no group and no class, and are
+/// not escaped.
+pub fn parts(text: &str, separator: char) -> Vec<&str> {
     let (mut depth, mut start, mut is_escaped) = (0_i32, 0, false);
     // Where the letters of a class begin: a `]` there is one of them.
     let mut class: Option<usize> = None;
@@ -100,7 +106,7 @@ pub fn alternatives(text: &str) -> Vec<&str> {
             '[' => class = Some(at + 1),
             '(' => depth += 1,
             ')' => depth -= 1,
-            '|' if depth == 0 => {
+            _ if letter == separator && depth == 0 => {
                 found.push(&text[start..at]);
                 start = at + 1;
             }

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::path_area::{FolderAreas, MappedFolder, PathArea};
 use crate::regexes::without_starts;
-use crate::values::alternatives;
+use crate::values::{alternatives, parts};
 
 /// A path in each folder that no configuration names.
 const ANY_PATH: &str = "/zz9/zz9.zz9";
@@ -69,7 +69,7 @@ impl FolderExpression<'_> {
         let literal = rest.strip_prefix(folder.as_str());
         match literal.or_else(|| rest.strip_prefix(&regex::escape(folder))) {
             Some(rest) if flags.is_empty() => Some(vec![self.below(rest)]),
-            _ => self.walk(&segments(rest), names, ""),
+            _ => self.walk(&parts(rest, '/'), names, ""),
         }
     }
 
@@ -80,7 +80,7 @@ impl FolderExpression<'_> {
         }
         let mut found = vec![self.anywhere(part)];
         let part = part.trim_start_matches(".*");
-        let segments = segments(part);
+        let segments = parts(part, '/');
         for (at, _) in names.iter().enumerate() {
             // After the last name, it begins where the path of the URL does.
             if at + 1 < names.len() || !part.starts_with('/') {
@@ -129,30 +129,6 @@ impl FolderExpression<'_> {
         let part = name.unwrap_or(part);
         PathArea::Regex(format!("{}{part}", self.flags))
     }
-}
-
-/// The parts of an expression between slashes that are in no group and no class.
-fn segments(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let (mut depth, mut start, mut is_escaped, mut in_class) = (0_i32, 0, false, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            ']' => in_class = false,
-            _ if in_class => {}
-            '[' => in_class = true,
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            '/' if depth == 0 => {
-                found.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    found.push(&text[start..]);
-    found
 }
 
 /// Whether a part may match a slash: a group or a class that has one, a repeated `.`, a class of
