@@ -16,12 +16,14 @@ mod prefix_complement;
 mod regex_shapes;
 mod regexes;
 pub mod report;
+pub mod rule_examples;
 pub mod served;
 pub mod source_directive;
 mod toml_text;
 pub mod unit;
 pub mod user_files;
 mod values;
+mod written_site;
 
 /// The files of the configuration to import.
 pub trait FileReader {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use maitred_import::report::ImportReport;
+use maitred_import::rule_examples::examples;
 use maitred_import::served::ServedSite;
 use maitred_measure::plan::Endpoint;
 use maitred_warm::sitemap::Sitemap;
@@ -18,7 +19,7 @@ use crate::difference::{ComparedSite, Comparison, compare};
 use crate::frontier::{Frontier, Offered};
 use crate::page_links::{PageAddress, links, resolve};
 use crate::probe::{AddressSource, ProbeForm, Responses, ServerResponse};
-use crate::rule_paths::{SECRETS, encoded, examples};
+use crate::secret_paths::{SECRETS, encoded};
 
 /// Lowest rate, in requests a second.
 pub const MIN_RATE: f64 = 0.1;

@@ -1,5 +1,7 @@
 //! Who may see what: `allow`, `deny`, `auth_basic`, `satisfy`, and locations that refuse.
 
+use std::cmp::Reverse;
+
 use maitred_rules::networks::parse_network;
 
 use super::location::{Location, Matcher};
@@ -77,7 +79,10 @@ impl<'a> ServerImport<'_, 'a> {
         write(self, &Area::Server, &server, &others);
         let literals: Vec<LiteralPath> =
             others.iter().filter_map(|one| one.matcher.literal()).collect();
-        for location in locations {
+        // The first list of users counts: those of inner locations come first.
+        let mut inner_first: Vec<&Location<'a>> = locations.iter().collect();
+        inner_first.sort_by_key(|one| Reverse(one.around.as_ref().map_or(0, String::len)));
+        for location in inner_first {
             if self.refused.iter().any(|one| std::ptr::eq(*one, location.directive)) {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::*;
+use crate::written_site::Behind;
 
 /// Pools of php-fpm.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
@@ -254,4 +255,75 @@ fn what_confines_scripts_is_that_of_nginx() {
         let imported = of_http(&http, "");
         assert!(!imported.report.keeps_access(), "{http}\n{}", imported.report);
     }
+}
+
+/// Servers, and a path of each that nginx does not serve to any client.
+const LAXER: [(&str, &str); 14] = [
+    (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
+    (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
+    (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
+    (
+        "if ($request_filename !~ (js|css|images|robots.txt|index.php.*)) \
+         { rewrite ^/(.*)$ /index.php/$1 last; } PHP",
+        "/application/logs/a.log",
+    ),
+    (
+        "if ($request_uri !~ \"^/admin\") { return 301 https://b.example$request_uri; } PHP",
+        "/a.txt",
+    ),
+    ("rewrite \"^/(?!admin)(.*)$\" https://www.example.com/$1 permanent; PHP", "/a.txt"),
+    ("location /private/ { rewrite ^ https://$portal/login permanent; } PHP", "/private/a.txt"),
+    (
+        "FALLBACK location ~ \\.php$ { fastcgi_param SCRIPT_FILENAME $document_root/index.php; \
+         fastcgi_pass unix:/run/php.sock; }",
+        "/uploads/a.php",
+    ),
+    (
+        "location / { try_files $uri @php; } location @php { fastcgi_param SCRIPT_FILENAME \
+         $app/index.php; fastcgi_pass unix:/run/php.sock; }",
+        "/a.php",
+    ),
+    (r"location ~ ^/(app|admin)/ { PHP } location ~ \.php$ { return 404; }", "/a.php"),
+    (
+        "location ^~ /files/ { location = /files/get.php { fastcgi_pass unix:/run/php.sock; } } \
+         PHP",
+        "/files/a.php",
+    ),
+    ("location /app/ { location ^~ /app/up/ { expires 1d; } PHP }", "/app/up/a.php"),
+    ("location ^~/uploads/ { expires 30d; } PHP", "/uploads/a.php"),
+    (
+        r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
+        "/blog/data/a.txt",
+    ),
+];
+
+#[test]
+fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
+    for (lines, path) in LAXER {
+        let lines = lines
+            .replace("FALLBACK", "location / { try_files $uri /index.php; }")
+            .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }");
+        let Imported { toml, report, .. } = of_server(&lines);
+        let written = WrittenSites::of(&toml, &["/nginx.conf:1"]);
+        let served = written.from("/nginx.conf:1").map(|site| site.serve(path));
+        let is_refused = served.is_some_and(|served| served.behind == Behind::Nothing);
+        assert!(is_refused || !report.keeps_access(), "{lines}: {path}\n{toml}\n{report}");
+    }
+}
+
+#[test]
+fn the_users_of_an_inner_location_are_those_of_its_paths() {
+    let imported = of_server(
+        "auth_basic x; auth_basic_user_file /etc/group; PHP \
+         location /admin/ { auth_basic_user_file /etc/passwd; PHP }",
+    );
+    let written = WrittenSites::of(&imported.toml, &["/nginx.conf:1"]);
+    let site = written.from("/nginx.conf:1").expect("a site");
+    for (path, users) in
+        [("/admin/a.php", "/etc/passwd"), ("/admin/a.txt", "/etc/passwd"), ("/a.php", "/etc/group")]
+    {
+        let served = site.serve(path);
+        assert_eq!(served.users.as_deref(), Some(std::path::Path::new(users)), "{path}");
+    }
+    assert!(imported.report.keeps_access(), "{}", imported.report);
 }

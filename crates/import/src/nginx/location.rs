@@ -34,11 +34,24 @@ impl Matcher {
             "~*" => Matcher::Regex(format!("(?i){text}")),
             name if name.starts_with('@') => Matcher::Named(name.to_owned()),
             // Without a space, as nginx allows.
-            joined => match joined.split_at(joined.find('/').unwrap_or(0)) {
-                ("=", path) => Matcher::Exact(path.to_owned()),
-                _ if joined.starts_with('~') => Matcher::Regex(joined[1..].to_owned()),
-                _ => Matcher::Prefix { text: joined.to_owned(), is_first: false },
-            },
+            joined => Matcher::joined(joined),
+        }
+    }
+
+    fn joined(text: &str) -> Matcher {
+        let prefix = |text: &str, is_first| Matcher::Prefix { text: text.to_owned(), is_first };
+        if let Some(path) = text.strip_prefix('=') {
+            return Matcher::Exact(path.to_owned());
+        }
+        if let Some(path) = text.strip_prefix("^~") {
+            return prefix(path, true);
+        }
+        match text.strip_prefix('~') {
+            Some(expression) => Matcher::Regex(match expression.strip_prefix('*') {
+                Some(expression) => format!("(?i){expression}"),
+                None => expression.to_owned(),
+            }),
+            None => prefix(text, false),
         }
     }
 

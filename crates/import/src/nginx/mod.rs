@@ -5,10 +5,12 @@ mod access_rules;
 mod client_tests;
 mod fastcgi_cache;
 mod known;
+mod laxer_paths;
 #[cfg(test)]
 mod laxer_tests;
 mod listeners;
 mod location;
+mod location_search;
 mod missing_files;
 mod php_locations;
 mod redirect_target;
@@ -30,6 +32,7 @@ use sites::SitesImport;
 use crate::file_draft::{FileDraft, Placed};
 use crate::fpm::PoolPlan;
 use crate::report::ImportReport;
+use crate::written_site::WrittenSites;
 use crate::{FileReader, Imported};
 
 /// Imports nginx's configuration in `main`, with the pools of php-fpm in `fpm`.
@@ -66,7 +69,10 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     access_logs::access_logs(&scope, &mut file, &mut report);
     cache_paths(&scope, &file, &mut report);
     census(&tree, &mut report);
-    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
+    let toml = file.to_toml(main);
+    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
+    laxer_paths::report(&WrittenSites::of(&toml, &from), &scope, &mut report);
+    Ok(Imported { toml, report, user_files: Vec::new() })
 }
 
 /// What `http` says about upstream servers and zones.

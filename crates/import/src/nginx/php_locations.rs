@@ -37,7 +37,7 @@ impl<'a> ServerImport<'_, 'a> {
             None => {
                 self.only_some_scripts(&php);
                 // A named one runs the script of the fallback alone.
-                let by_path = php.iter().filter(|one| !matches!(one.matcher, Matcher::Named(_)));
+                let by_path = php.iter().filter(|one| !is_named(one));
                 by_path.for_each(|one| self.folders_without_php(locations, one));
             }
         }
@@ -210,7 +210,13 @@ impl<'a> ServerImport<'_, 'a> {
             let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
             let pattern = match &location.matcher {
                 Matcher::Named(_) if front != "\"\"" => Ok(front.trim_matches('"').to_owned()),
-                Matcher::Named(_) => continue,
+                Matcher::Named(_) if !php.iter().all(|one| is_named(one)) => continue,
+                Matcher::Named(_) => {
+                    let why = "a named location runs no script by its path";
+                    let all = Placed::because(toml_text::string("/*"), &pass.place, why);
+                    self.site.settings.push("deny_php", all);
+                    continue;
+                }
                 _ => location.pattern(),
             };
             match pattern {
@@ -282,6 +288,10 @@ impl<'a> ServerImport<'_, 'a> {
         let rest: Vec<String> = rest.map(|part| part[1 + flags.len()..].to_owned()).collect();
         (!rest.is_empty()).then(|| format!("~{flags}({})", rest.join("|")))
     }
+}
+
+fn is_named(location: &Location<'_>) -> bool {
+    matches!(location.matcher, Matcher::Named(_))
 }
 
 /// Whether a parameter replaces a header of clients.

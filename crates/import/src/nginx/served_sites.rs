@@ -64,9 +64,6 @@ fn site(scope: &Scope<'_>, server: &Directive) -> ServedSite {
         one.block.iter().find(|one| ["root", "alias"].contains(&one.name.as_str()))
     });
     let root = inner.or(scope.get("root"));
-    let mut rules = Vec::new();
-    before_locations(scope, &mut rules);
-    locations(scope, None, &mut rules);
     let is_rule = |one: &&Directive| one.name != "location";
     ServedSite {
         place: server.place.clone(),
@@ -76,10 +73,18 @@ fn site(scope: &Scope<'_>, server: &Directive) -> ServedSite {
         root: root.map(|root| root.first().to_owned()).filter(|root| root.starts_with('/')),
         aliases: Vec::new(),
         access_logs,
-        rules,
+        rules: rules(scope),
         general: server.block.iter().filter(is_rule).map(|one| one.place.clone()).collect(),
         choice: RuleChoice::Location,
     }
+}
+
+/// The rules of a server for paths.
+pub(super) fn rules(scope: &Scope<'_>) -> Vec<ServedRule> {
+    let mut rules = Vec::new();
+    before_locations(scope, &mut rules);
+    locations(scope, None, &mut rules);
+    rules
 }
 
 fn address(listen: &Listen) -> ServedAddress {

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use maitred_import::served::ServedSite;
 use maitred_os::walk::{self, Rule};
 use maitred_prove::probe::AddressSource;
-use maitred_prove::rule_paths::encoded;
+use maitred_prove::secret_paths::encoded;
 use maitred_text::access_log::Entry;
 
 /// Bytes that are read from the end of a log.

@@ -1,8 +1,8 @@
 //! Addresses for the paths of a rule, and for paths beside them.
 
-use maitred_import::served::{RulePaths, ServedRule};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::served::{RulePaths, ServedRule};
 
 /// Most addresses for the alternatives of an expression.
 const MAX_EXAMPLES: usize = 12;
@@ -12,44 +12,6 @@ const MAX_EXAMPLE_BYTES: usize = 512;
 
 /// A name that no site has.
 const UNKNOWN: &str = "zz9";
-
-/// What a path in a request target cannot contain.
-const NOT_IN_PATHS: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'\\');
-
-/// Paths that no server must show: hidden files, backups, and sources of scripts, as request
-/// targets.
-pub const SECRETS: [&str; 24] = [
-    "/.env",
-    "/.git/config",
-    "/.git/HEAD",
-    "/.htaccess",
-    "/.htpasswd",
-    "/.user.ini",
-    "/.svn/entries",
-    "/.well-known/zz9",
-    "/composer.json",
-    "/composer.lock",
-    "/vendor/autoload.php",
-    "/config.php.bak",
-    "/config.php~",
-    "/backup.sql",
-    "/index.php.",
-    "/index.php~",
-    "/index.phps",
-    "/index.PHP",
-    "/index%2ephp",
-    "/index.php/zz9",
-    "/index.php%00.txt",
-    "/%2e%2e/etc/passwd",
-    "//index.php",
-    "/zz9.php",
-];
-
-/// A request target for a decoded path.
-pub fn encoded(path: &str) -> String {
-    utf8_percent_encode(path, NOT_IN_PATHS).to_string()
-}
 
 /// Decoded paths that a rule matches, and those beside it that it does not match.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -210,7 +172,7 @@ fn letter(class: &Class) -> String {
 mod tests {
     use std::rc::Rc;
 
-    use maitred_import::report::SourceLine;
+    use crate::report::SourceLine;
 
     use super::*;
 
@@ -241,10 +203,5 @@ mod tests {
         assert!(found.beside.contains(&"/w/index.ph".to_owned()), "{found:?}");
         let found = of(RulePaths::Exact("/xmlrpc.php".to_owned()));
         assert_eq!(found.matching, ["/xmlrpc.php"]);
-    }
-
-    #[test]
-    fn paths_are_encoded_for_requests() {
-        assert_eq!(encoded("/a b/\u{e4}?"), "/a%20b/%C3%A4%3F");
     }
 }

@@ -1,0 +1,253 @@
+//! What nginx serves at a path: its rewrite phase, its choice of a location, and what that does.
+//!
+//! The order is that of `ngx_http_core_find_location` in nginx's `ngx_http_core_module.c`.
+
+use std::path::PathBuf;
+
+use pcre2::bytes::{Regex, RegexBuilder};
+
+use super::location::Matcher;
+use super::scope::Scope;
+use crate::source_directive::Directive;
+use crate::written_site::{Behind, Served};
+
+/// Directives that pass requests on to a server, or respond themselves.
+const HANDLERS: [&str; 8] = [
+    "proxy_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "grpc_pass",
+    "memcached_pass",
+    "stub_status",
+    "empty_gif",
+    "perl",
+];
+
+/// A location, and those in it.
+pub struct SearchedLocation<'a> {
+    /// Its block.
+    pub directive: &'a Directive,
+    scope: Scope<'a>,
+    matcher: Matcher,
+    /// The expression, if it has one.
+    regex: Option<Regex>,
+    inner: Vec<SearchedLocation<'a>>,
+}
+
+/// A server with its locations.
+pub struct SearchedServer<'a> {
+    scope: Scope<'a>,
+    locations: Vec<SearchedLocation<'a>>,
+}
+
+/// What nginx does at a path, and the block that says so.
+pub struct Found<'a> {
+    /// What it serves; `None` if that depends on more than the path.
+    pub served: Option<Served>,
+    /// The block.
+    pub by: &'a Directive,
+}
+
+impl<'a> SearchedServer<'a> {
+    /// The server of this block.
+    pub fn new(scope: Scope<'a>) -> SearchedServer<'a> {
+        let locations = locations(&scope);
+        SearchedServer { scope, locations }
+    }
+
+    /// What any client gets at a decoded path, if there is a file with its name.
+    pub fn serve(&self, path: &str, server: &'a Directive) -> Found<'a> {
+        if let Some((served, by)) = rewritten(self.scope.directives(), path) {
+            return Found { served, by };
+        }
+        match choose(&self.locations, path) {
+            Some(location) => location.serve(path),
+            None => Found { served: Some(of_access(&self.scope, Behind::File)), by: server },
+        }
+    }
+}
+
+fn locations<'a>(scope: &Scope<'a>) -> Vec<SearchedLocation<'a>> {
+    let all = scope.own("location");
+    let all = all.map(|directive| {
+        let (matcher, scope) = (Matcher::of(directive), scope.inside(directive));
+        let regex = match &matcher {
+            Matcher::Regex(text) => compiled(text),
+            _ => None,
+        };
+        let inner = locations(&scope);
+        SearchedLocation { directive, scope, matcher, regex, inner }
+    });
+    all.collect()
+}
+
+fn compiled(text: &str) -> Option<Regex> {
+    RegexBuilder::new().build(text).ok()
+}
+
+/// The location of a path: an exact one; those in the longest prefix; the first expression, unless
+/// the prefix precedes it, with those in it; the prefix.
+fn choose<'l, 'a>(all: &'l [SearchedLocation<'a>], path: &str) -> Option<&'l SearchedLocation<'a>> {
+    let is_exact =
+        |one: &&SearchedLocation<'_>| matches!(&one.matcher, Matcher::Exact(text) if text == path);
+    if let Some(exact) = all.iter().find(is_exact) {
+        return Some(exact);
+    }
+    let length = |one: &SearchedLocation<'_>| match &one.matcher {
+        Matcher::Prefix { text, .. } if path.starts_with(text.as_str()) => Some(text.len()),
+        _ => None,
+    };
+    let prefix = all.iter().filter(|one| length(one).is_some()).max_by_key(|one| length(one));
+    let mut is_first = false;
+    if let Some(prefix) = prefix {
+        is_first = matches!(prefix.matcher, Matcher::Prefix { is_first: true, .. });
+        let inner = choose(&prefix.inner, path);
+        let ends = |one: &SearchedLocation<'_>| {
+            matches!(one.matcher, Matcher::Exact(_) | Matcher::Regex(_))
+        };
+        match inner {
+            // A prefix in a prefix does not end the search for expressions around it.
+            Some(inner) if ends(inner) || is_first => return Some(inner),
+            Some(inner) => return Some(by_expression(all, path).unwrap_or(inner)),
+            None => {}
+        }
+    }
+    match is_first {
+        true => prefix,
+        false => by_expression(all, path).or(prefix),
+    }
+}
+
+/// The first expression that matches, or the location in it.
+fn by_expression<'l, 'a>(
+    all: &'l [SearchedLocation<'a>],
+    path: &str,
+) -> Option<&'l SearchedLocation<'a>> {
+    let found = all.iter().find(|one| one.regex.as_ref().is_some_and(|regex| matches(regex, path)));
+    found.map(|one| choose(&one.inner, path).unwrap_or(one))
+}
+
+fn matches(regex: &Regex, path: &str) -> bool {
+    regex.is_match(path.as_bytes()).unwrap_or(false)
+}
+
+impl<'a> SearchedLocation<'a> {
+    /// What it does with a path that nginx has chosen it for.
+    fn serve(&self, path: &str) -> Found<'a> {
+        if let Some((served, by)) = rewritten(self.scope.directives(), path) {
+            // A page of its own, in the place of one file.
+            let is_page = self.is_exact() && by.first() == "200";
+            return Found { served: served.filter(|_| !is_page), by };
+        }
+        let behind = match self.scope.has("internal") {
+            // The script of the front controller, which clients may name here.
+            true if self.scope.has("fastcgi_pass") => None,
+            true => Some(Behind::Nothing),
+            false => self.behind(path),
+        };
+        let served = behind.map(|behind| of_access(&self.scope, behind));
+        Found { served, by: self.directive }
+    }
+
+    fn is_exact(&self) -> bool {
+        matches!(self.matcher, Matcher::Exact(_))
+    }
+
+    /// What is behind a path. `None` if it depends on more.
+    fn behind(&self, path: &str) -> Option<Behind> {
+        if self.scope.has("fastcgi_pass") {
+            return Some(match self.script().is_none_or(|script| script.ends_with(path)) {
+                true => Behind::Script,
+                false => Behind::Nothing,
+            });
+        }
+        if HANDLERS.iter().any(|name| self.scope.has(name)) {
+            return Some(Behind::Nothing);
+        }
+        let Some(tried) = self.scope.group(&["try_files"]).pop() else { return Some(Behind::File) };
+        let names = &tried.arguments[..tried.arguments.len().saturating_sub(1)];
+        match names.iter().any(|name| name == "$uri") {
+            true => Some(Behind::File),
+            // Another file in the place of one, too.
+            false if self.is_exact() || names.iter().any(|name| name.contains('$')) => None,
+            false => Some(Behind::Nothing),
+        }
+    }
+
+    /// The script that runs for all paths, if it is fixed.
+    fn script(&self) -> Option<&'a str> {
+        let parameters = self.scope.group(&["fastcgi_param"]);
+        let mut named = parameters.iter().filter(|one| one.first() == "SCRIPT_FILENAME");
+        let value = named.next_back()?.argument(1);
+        let variables = ["$fastcgi_script_name", "$request_filename", "$uri", "$document_uri"];
+        let is_of_path = variables.iter().any(|variable| value.contains(variable));
+        let is_fixed = value.ends_with(".php") && !is_of_path;
+        is_fixed.then_some(value)
+    }
+}
+
+/// What the access rules of a block leave of what is behind a path.
+fn of_access(scope: &Scope<'_>, behind: Behind) -> Served {
+    let users = scope.get("auth_basic").filter(|realm| realm.first() != "off");
+    let users = users.and_then(|_| scope.get("auth_basic_user_file"));
+    let users = users.map(|file| PathBuf::from(file.first()));
+    let is_any = users.is_some() && scope.get("satisfy").is_some_and(|one| one.first() == "any");
+    let mut rules = scope.group(&["allow", "deny"]).into_iter();
+    let first = rules.find(|rule| rule.first() == "all");
+    match first.is_some_and(|rule| rule.name == "deny") && !is_any {
+        true => Served::NOTHING,
+        false => Served { behind, users: users.filter(|_| behind != Behind::Nothing) },
+    }
+}
+
+/// What the rewrite phase of a block does with a path: nothing, or what it leads to.
+fn rewritten<'a>(
+    directives: &'a [Directive],
+    path: &str,
+) -> Option<(Option<Served>, &'a Directive)> {
+    for directive in directives {
+        match directive.name.as_str() {
+            "return" => return Some((Some(Served::NOTHING), directive)),
+            "rewrite" if compiled(directive.first()).is_some_and(|one| matches(&one, path)) => {
+                return Some((leads_away(directive).then_some(Served::NOTHING), directive));
+            }
+            "if" if is_true(directive, path) => {
+                if let Some((served, _)) = rewritten(&directive.block, path) {
+                    return Some((served, directive));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a `rewrite` leads to another server, or to a script.
+fn leads_away(rewrite: &Directive) -> bool {
+    let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
+    let is_redirect = ["redirect", "permanent"].contains(&flag)
+        || ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
+    is_redirect || to.split('?').next().is_some_and(|path| path.contains(".php"))
+}
+
+/// Whether the condition of an `if` about the path alone is true, for one with a file.
+fn is_true(condition: &Directive, path: &str) -> bool {
+    let test = condition.arguments.join(" ");
+    let inner = test.strip_prefix('(').and_then(|test| test.strip_suffix(')'));
+    let parts: Vec<&str> = inner.unwrap_or(&test).trim().splitn(3, ' ').collect();
+    let is_path =
+        |name: &str| ["$uri", "$document_uri", "$request_uri", "$request_filename"].contains(&name);
+    let is_match = |text: &str| compiled(text).is_some_and(|one| matches(&one, path));
+    match parts.as_slice() {
+        ["-f" | "-e", _] => true,
+        [name, "~", text] if is_path(name) => is_match(text),
+        [name, "~*", text] if is_path(name) => is_match(&format!("(?i){text}")),
+        [name, "!~", text] if is_path(name) => compiled(text).is_some() && !is_match(text),
+        [name, "!~*", text] if is_path(name) => {
+            compiled(text).is_some() && !is_match(&format!("(?i){text}"))
+        }
+        ["$uri" | "$document_uri" | "$request_uri", "=", text] => *text == path,
+        ["$uri" | "$document_uri" | "$request_uri", "!=", text] => *text != path,
+        _ => false,
+    }
+}

@@ -1,0 +1,102 @@
+//! What an imported site serves, by the rules that were written.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use maitred_config::Site;
+use maitred_rules::path::{clean_path, is_dot_name, is_php_source};
+use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
+
+/// A client that no rule names (RFC 5737).
+const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+
+/// What is behind a path, if there is a file with its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing of the document root: a refusal, a redirect, another server.
+    Nothing,
+    /// The script with this name runs.
+    Script,
+    /// The file is sent.
+    File,
+}
+
+/// What clients get at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// What is behind it.
+    pub behind: Behind,
+    /// The file with the users that it requires, if it requires one.
+    pub users: Option<PathBuf>,
+}
+
+impl Served {
+    /// Nothing of the document root.
+    pub const NOTHING: Served = Served { behind: Behind::Nothing, users: None };
+}
+
+/// The written sites, each with the place of its origin.
+pub struct WrittenSites(Vec<(String, Option<WrittenSite>)>);
+
+impl WrittenSites {
+    /// Those of a `maitred.toml`, whose sites come from these places in this order. None if it has
+    /// a mistake.
+    pub fn of(toml: &str, from: &[&str]) -> WrittenSites {
+        let parsed = maitred_config::parse(toml, Path::new("/maitred.toml"));
+        let sites = parsed.map(|config| config.sites).unwrap_or_default();
+        let sites = sites.into_iter().map(WrittenSite::new);
+        WrittenSites(from.iter().map(|from| (*from).to_owned()).zip(sites).collect())
+    }
+
+    /// The site from a place.
+    pub fn from(&self, place: &str) -> Option<&WrittenSite> {
+        self.0.iter().find(|(from, _)| from == place).and_then(|(_, site)| site.as_ref())
+    }
+}
+
+/// A written site.
+pub struct WrittenSite {
+    site: Site,
+    rules: SiteRules,
+}
+
+impl WrittenSite {
+    fn new(site: Site) -> Option<WrittenSite> {
+        let rules = SiteRules::compile(&site.rules).ok()?;
+        Some(WrittenSite { site, rules })
+    }
+
+    /// What any client gets at a decoded path.
+    pub fn serve(&self, path: &str) -> Served {
+        let Ok(clean) = clean_path(path) else { return Served::NOTHING };
+        let request = RuleRequest {
+            path: &clean,
+            query: None,
+            scheme: "https",
+            host: "zz9.example",
+            client: ANY_CLIENT,
+        };
+        let Verdict::Serve(serve) = self.rules.decide(&request) else { return Served::NOTHING };
+        if serve.rewritten.is_some() || self.is_elsewhere(path) {
+            return Served::NOTHING;
+        }
+        let mut users = serve.auth.into_iter().flatten();
+        let users = users.next().map(|at| self.site.rules.basic_auth[at].users.clone());
+        let name = path.rsplit('/').next().unwrap_or_default();
+        match (path.ends_with(".php"), is_php_source(name.as_bytes())) {
+            (true, _) if self.rules.may_run(path.as_bytes()) => {
+                Served { behind: Behind::Script, users }
+            }
+            (true, _) | (_, true) => Served::NOTHING,
+            (false, false) => Served { behind: Behind::File, users },
+        }
+    }
+
+    /// Whether a path is a hidden one, one for scripts to send alone, or another server's.
+    fn is_elsewhere(&self, path: &str) -> bool {
+        let mut roots = self.site.output.sendfile_roots.iter();
+        path.split('/').any(|name| is_dot_name(name.as_bytes()))
+            || roots.any(|root| path.starts_with(&root.path))
+            || self.rules.proxy(path.as_bytes()).is_some()
+    }
+}
