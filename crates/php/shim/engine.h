@@ -104,6 +104,14 @@ void maitred_register_worker_functions(int module_number);
 /* Registers apache_response_headers(). */
 void maitred_register_response_headers(void);
 
+/* session.c */
+/* NULL: this PHP has no sessions. */
+const char *maitred_session_name(void);
+/* As the session module at the end of a request, but the save handlers of the script are kept. */
+void maitred_end_session(void);
+/* Leaves nothing of a session that is closed. */
+void maitred_forget_session(void);
+
 /* superglobals.c */
 void maitred_renew_superglobals(void);
 /* Between two requests; destructors run. May throw. */
