@@ -212,6 +212,8 @@ bool maitred_cache_is_full(void);
 /* limits.c: the limits of a worker script's request, from its start until they are restored */
 void maitred_limits_begin(void);
 void maitred_limits_end(void);
+/* Before the next request: also what the script has changed since. What the boot sets stays. */
+void maitred_limits_rest(void);
 /*
  * Sets the engine's limit to memory_limit. The engine refuses a limit below its usage, so free
  * memory is released first; false: that is not enough, and the previous limit stays.

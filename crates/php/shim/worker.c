@@ -326,6 +326,7 @@ static const struct maitred_request *next_request(void)
 {
 	const struct maitred_request *request;
 
+	maitred_limits_rest();
 	/* Waiting is not limited; after a response, the script's work counts for the request before. */
 	zend_unset_timeout();
 	/* Checked only here: by now the script may have freed the request's data. */
