@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 29] = [
+const SOURCES: [&str; 30] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -34,6 +34,7 @@ const SOURCES: [&str; 29] = [
     "opcache_lock.c",
     "patterns.c",
     "preload.c",
+    "session.c",
     "snapshot.c",
     "superglobals.c",
     "text.c",

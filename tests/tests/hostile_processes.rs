@@ -385,6 +385,34 @@ fn a_worker_makes_no_holes_in_the_memory_it_shares_with_the_front() {
     }
 }
 
+/// Whether it counts, and has the memory of the pool's counters open or mapped.
+const COUNTS: &str = r#"<?php
+$counted = maitred_metric_add('runs');
+$open = array_map(fn ($fd) => (string) @readlink("/proc/self/fd/$fd"), scandir('/proc/self/fd'));
+$mapped = file('/proc/self/maps');
+echo json_encode([$counted, count(preg_grep('~maitred-application~', [...$open, ...$mapped]))]);"#;
+
+#[test]
+fn a_command_has_no_memory_of_the_front_in_which_it_could_make_holes() {
+    if !is_root() {
+        return eprintln!("skipped: only root can have pools run as several users");
+    }
+    let (first, second) = (document_root(&[("counts.php", COUNTS)]), site());
+    let script = first.path().join("counts.php");
+    let command = format!("command = [\"php\", {script:?}]");
+    let server = tenants(first.path(), second.path())
+        .pool(&jobs::schedule("tick", &[&command, "every = \"1s\""]))
+        .under(&["setpriv", "--bounding-set", "-linux_immutable"])
+        .start();
+    server.expect_log(0, "tick: [false,0]");
+    let run = jobs::maitred(&server, &["run", "www/tick"]);
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "[false,0]", "{run:?}");
+    let log = server.log_text();
+    let warning = "commands and schedules of pool `www` do not count";
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
+    server.stop();
+}
+
 /// What a process has open that its pool's code must not find: folders outside of `root`, and ways
 /// to others.
 fn foreign(process: &Process, root: &Path) -> Vec<PathBuf> {

@@ -189,6 +189,12 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
             "a session is open",
         ),
         (
+            "cookie",
+            "session_name('a'); header('set-cookie:visitor=1'); header('X: y');",
+            "",
+            "the boot sets a cookie (visitor)",
+        ),
+        (
             "persists",
             "$p = pfsockopen('udp://127.0.0.1', \
                       9);",

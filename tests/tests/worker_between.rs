@@ -17,6 +17,7 @@ function buffer() {
     ob_start(function ($text) { file_put_contents(__DIR__ . '/called', 'x', FILE_APPEND);
     return "buffered $text"; });
 }
+function limits() { set_time_limit(0); ini_set('memory_limit', '-1'); }
 function fields() { header('X-Absent: 1'); header_register_callback(fn ()
     => header('X-Absent: 2')); setcookie('a', 'b'); }
 function rewriting() { output_add_rewrite_var('id', 'leaked'); }
@@ -37,6 +38,9 @@ function store() { session_set_save_handler(new Throws(), false); session_start(
 $_SESSION['n'] = 1; }
 $handle = function () {
     $GLOBALS['then'] = $_GET['then'] ?? '';
+    if (isset($_GET['limits'])) {
+        echo ini_get('memory_limit'), ' ', ini_get('max_execution_time'); return; }
+    while (isset($_GET['spins'])) { }
     $seen = isset($_SESSION) ? json_encode($_SESSION) : 'none';
     if (isset($_GET['session'])) { session_start(); $seen .= ' ' . ($_SESSION['late'] ?? 'new'); }
     echo $seen, '<form action="/page"></form>', getmypid(), ' ', count(get_resources('stream'));
@@ -131,6 +135,20 @@ fn header_fields_and_rewriting_that_are_begun_after_an_answer_are_in_no_other() 
         assert_eq!((next.header("X-Absent"), next.header("Set-Cookie")), (None, None));
         assert!(next.text().contains("<form action=\"/page\"></form>"), "{}", next.text());
     }
+    server.stop();
+}
+
+#[test]
+fn a_limit_that_is_changed_after_a_response_is_not_that_of_later_requests() {
+    let (root, setup) = worker();
+    let limits = "php_value = { memory_limit = \"32M\", max_execution_time = \"1\" }";
+    let server = setup.pool(limits).start();
+    for _ in 0..2 {
+        assert_eq!(http::get(server.address(), "/?limits").text(), "32M 1");
+        ask_and_then(&server, root.path(), &Request::get("/?then=limits"));
+    }
+    assert_eq!(http::get(server.address(), "/?limits").text(), "32M 1");
+    assert_eq!(http::get(server.address(), "/?spins").status, 500);
     server.stop();
 }
 

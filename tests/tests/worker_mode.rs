@@ -164,15 +164,18 @@ $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
 echo $_SESSION['n'];
 "#;
 
-const PEEK: &str = "<?php echo isset($_SESSION) ? 'seen' : 'none', session_status(), session_id();";
+const PEEK: &str = "<?php echo isset($_SESSION) ? 'seen' : 'none', session_status(), session_id(), \
+                    defined('SID') ? SID : '';";
 
 #[test]
 fn a_session_is_seen_by_nobody_else() {
     let root = application(&[("session", SESSION), ("peek", PEEK)]);
     let sessions = tempfile::tempdir().unwrap();
-    let path = format!("php_value = {{ session.save_path = {:?} }}", sessions.path());
-    give_to_web_user(sessions.path());
-    let server = setup(root.path()).pool(&path).start();
+    let path = sessions.path();
+    let ini =
+        format!("php_value = {{ session.save_path = {path:?}, session.use_only_cookies = \"0\" }}");
+    give_to_web_user(path);
+    let server = setup(root.path()).pool(&ini).start();
     let first = ask(&server, "/session");
     assert_eq!(first.text(), "1");
     let cookie = first.header("Set-Cookie").unwrap().split(';').next().unwrap().to_owned();

@@ -42,6 +42,11 @@ pub fn forbid_holes(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::ioctl_setflags(&file, flags | IFlags::IMMUTABLE)?)
 }
 
+/// Whether no process can make holes in this file.
+pub fn is_solid(file: impl AsFd) -> bool {
+    rustix::fs::ioctl_getflags(file).is_ok_and(|flags| flags.contains(IFlags::IMMUTABLE))
+}
+
 /// An anonymous file with the given contents, read from its start by its receiver.
 ///
 /// # Errors
@@ -255,9 +260,11 @@ mod tests {
         let fd = create_sealed("test", 4 * page).unwrap();
         let before = SharedMap::map(&fd).unwrap();
         before.words()[0].store(41, Relaxed);
+        assert!(!is_solid(&fd));
         if let Err(why) = forbid_holes(&fd) {
             return eprintln!("skipped: only root can, from Linux 6.1 on ({why})");
         }
+        assert!(is_solid(&fd));
         let after = SharedMap::map(&fd).unwrap();
         after.words()[0].store(42, Relaxed);
         assert!(before.discard(0..page).is_err() && after.discard(0..page).is_err());

@@ -104,6 +104,14 @@ void maitred_register_worker_functions(int module_number);
 /* Registers apache_response_headers(). */
 void maitred_register_response_headers(void);
 
+/* session.c */
+/* NULL: this PHP has no sessions. */
+const char *maitred_session_name(void);
+/* As the session module at the end of a request, but the save handlers of the script are kept. */
+void maitred_end_session(void);
+/* Leaves nothing of a session that is closed. */
+void maitred_forget_session(void);
+
 /* superglobals.c */
 void maitred_renew_superglobals(void);
 /* Between two requests; destructors run. May throw. */
@@ -204,6 +212,8 @@ bool maitred_cache_is_full(void);
 /* limits.c: the limits of a worker script's request, from its start until they are restored */
 void maitred_limits_begin(void);
 void maitred_limits_end(void);
+/* Before the next request: also what the script has changed since. What the boot sets stays. */
+void maitred_limits_rest(void);
 /*
  * Sets the engine's limit to memory_limit. The engine refuses a limit below its usage, so free
  * memory is released first; false: that is not enough, and the previous limit stays.

@@ -58,6 +58,13 @@ void maitred_limits_end(void)
 	}
 }
 
+void maitred_limits_rest(void)
+{
+	if (EXPECTED(limits.memory)) {
+		maitred_limits_end();
+	}
+}
+
 bool maitred_limit_memory(void)
 {
 	size_t limit = (size_t) PG(memory_limit);

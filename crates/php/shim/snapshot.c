@@ -14,6 +14,12 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_gc.h>
 
+/* The start of a header that sets a cookie. */
+#define SET_COOKIE "Set-Cookie:"
+
+/* Most characters of a cookie's name in a message. */
+#define COOKIE_NAME_MAX 64
+
 /* Number of persistent resources after PHP's startup. */
 static uint32_t persistent_at_start;
 
@@ -48,6 +54,35 @@ static bool session_is_open(void)
 	}
 	zval_ptr_dtor(&name);
 	return is_open;
+}
+
+/* The cookie that a header sets; NULL: it sets none. */
+static const char *cookie_of(const sapi_header_struct *header)
+{
+	size_t length = strlen(SET_COOKIE);
+
+	if (strncasecmp(header->header, SET_COOKIE, length)) {
+		return NULL;
+	}
+	return header->header + length + strspn(header->header + length, " \t");
+}
+
+/* A cookie of the boot, except that of its session; NULL: there is none. */
+static const char *boot_cookie(void)
+{
+	const char *session = maitred_session_name();
+	size_t length = session ? strlen(session) : 0;
+	zend_llist_position position;
+	zend_llist *headers = &SG(sapi_headers).headers;
+
+	for (sapi_header_struct *header = zend_llist_get_first_ex(headers, &position); header;
+		header = zend_llist_get_next_ex(headers, &position)) {
+		const char *cookie = cookie_of(header);
+		if (cookie && !(session && !strncmp(cookie, session, length) && cookie[length] == '=')) {
+			return cookie;
+		}
+	}
+	return NULL;
 }
 
 /* The name of a persistent connection, as its extension calls it. */
@@ -85,6 +120,7 @@ static bool jit_is_on(void)
 /* The reason why copies of this process must not serve; false: there is none. */
 static bool find_obstacle(char *why, size_t size)
 {
+	const char *cookie;
 	const char *kept;
 
 	for (size_t i = 0; i < sizeof(unfit) / sizeof(unfit[0]); i++) {
@@ -107,6 +143,14 @@ static bool find_obstacle(char *why, size_t size)
 			"the snapshot");
 		return true;
 	}
+	cookie = boot_cookie();
+	if (cookie) {
+		size_t length = strcspn(cookie, "=;");
+		snprintf(why, size,
+			"the boot sets a cookie (%.*s), which all visitors would get; set it after the snapshot",
+			(int) MIN(length, COOKIE_NAME_MAX), cookie);
+		return true;
+	}
 	kept = kept_connection();
 	if (kept) {
 		snprintf(why, size,
@@ -115,6 +159,22 @@ static bool find_obstacle(char *why, size_t size)
 		return true;
 	}
 	return false;
+}
+
+/*
+ * Drops the session that the boot has used and closed, and its cookie: the only one that is left
+ * (find_obstacle()).
+ */
+static void forget_boot_session(void)
+{
+	sapi_header_line cookies = { .line = "Set-Cookie", .line_len = strlen("Set-Cookie") };
+	unsigned char sent = SG(headers_sent);
+
+	maitred_forget_session();
+	/* If the boot has printed much, PHP takes its headers for sent. */
+	SG(headers_sent) = 0;
+	sapi_header_op(SAPI_HEADER_DELETE, &cookies);
+	SG(headers_sent) = sent;
 }
 
 /* Drops the boot's output; its output buffers stay. */
@@ -128,7 +188,7 @@ static void drop_output(void)
 	OG(output_start_lineno) = 0;
 }
 
-/* Keeps the boot's headers, and the callback of header_register_callback(). */
+/* Keeps the boot's headers, which set no cookie, and the callback of header_register_callback(). */
 static void activate_sapi(void)
 {
 	sapi_headers_struct headers = SG(sapi_headers);
@@ -200,6 +260,7 @@ const struct maitred_request *maitred_await_copy(void)
 	maitred_reads_end();
 	zend_unset_timeout();
 	if (!is_unfit) {
+		forget_boot_session();
 		zend_gc_collect_cycles();
 	}
 	included_at_boot = EG(included_files).nNumUsed;

@@ -11,16 +11,11 @@
 #include <string.h>
 
 #include <ext/json/php_json.h>
-#include <ext/session/php_session.h>
 #include <ext/spl/spl_exceptions.h>
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/php_filestat.h>
 #include <zend_exceptions.h>
 #include <zend_smart_str.h>
-
-/* Missing in a PHP without sessions. */
-#pragma weak ps_globals
-#pragma weak php_session_flush
 
 /* frankenphp_log()'s levels, those of Go's package slog. */
 #define LEVEL_DEBUG (-4)
@@ -48,7 +43,7 @@ static zend_module_entry *module_named(const char *name)
 
 static void start_modules(void)
 {
-	zend_module_entry *session = &ps_globals ? module_named("session") : NULL;
+	zend_module_entry *session = maitred_session_name() ? module_named("session") : NULL;
 
 	for (size_t i = 0; i < sizeof(reset_modules) / sizeof(*reset_modules); i++) {
 		zend_module_entry *module = module_named(reset_modules[i]);
@@ -60,34 +55,6 @@ static void start_modules(void)
 	if (session && session->request_startup_func) {
 		session->request_startup_func(session->type, session->module_number);
 	}
-}
-
-/* As the session module itself, but the save handlers of the script are kept. */
-static void end_session(void)
-{
-	if (!&ps_globals) {
-		return;
-	}
-	if (PS(session_status) == php_session_active) {
-		php_session_flush(1);
-	}
-	if (!Z_ISUNDEF(PS(http_session_vars))) {
-		zval_ptr_dtor(&PS(http_session_vars));
-		ZVAL_UNDEF(&PS(http_session_vars));
-	}
-	if (PS(mod) && (PS(mod_data) || PS(mod_user_implemented))) {
-		PS(mod)->s_close(&PS(mod_data));
-	}
-	if (PS(id)) {
-		zend_string_release_ex(PS(id), 0);
-		PS(id) = NULL;
-	}
-	if (PS(session_vars)) {
-		zend_string_release_ex(PS(session_vars), 0);
-		PS(session_vars) = NULL;
-	}
-	PS(session_status) = php_session_none;
-	zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
 }
 
 /* As at the end of a request: otherwise PHP assumes that the rewriting buffer is still active. */
@@ -118,7 +85,7 @@ static void end_rewriting(void)
 
 static void end_modules(void)
 {
-	end_session();
+	maitred_end_session();
 	for (size_t i = 0; i < sizeof(reset_modules) / sizeof(*reset_modules); i++) {
 		zend_module_entry *module = module_named(reset_modules[i]);
 		if (module && module->request_shutdown_func) {
@@ -222,7 +189,7 @@ static void end_rest(void)
 {
 	php_output_discard_all();
 	end_rewriting();
-	end_session();
+	maitred_end_session();
 	end_body();
 	maitred_empty_superglobals();
 }
@@ -359,6 +326,7 @@ static const struct maitred_request *next_request(void)
 {
 	const struct maitred_request *request;
 
+	maitred_limits_rest();
 	/* Waiting is not limited; after a response, the script's work counts for the request before. */
 	zend_unset_timeout();
 	/* Checked only here: by now the script may have freed the request's data. */

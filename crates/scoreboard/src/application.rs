@@ -101,7 +101,7 @@ pub fn create_application_memory(pool: &str) -> io::Result<OwnedFd> {
     let name = format!("maitred-application-{pool}");
     let file = create_sealed(&name, WORDS * size_of::<u64>())?;
     rustix::io::pwrite(&file, &MAGIC.to_ne_bytes(), 0)?;
-    // Commands and schedules of the pool have it as well, and the front would wait for their holes.
+    // Commands and schedules get it if that succeeds: the front would wait for their holes.
     let _ = forbid_holes(&file);
     Ok(file)
 }

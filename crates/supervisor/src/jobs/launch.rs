@@ -13,6 +13,7 @@ use maitred_os::users;
 
 use crate::jobs::unit::JobContext;
 use crate::processes::pools::Pools;
+use crate::processes::scoreboards::Scoreboards;
 use crate::system::private_folders;
 use crate::system::programs::Programs;
 
@@ -81,6 +82,14 @@ impl Prepared {
         let user = self.launch.settings.identity.as_ref();
         user.map_or_else(|| users::current().uid, |user| user.uid)
     }
+
+    /// The memory in which it counts, if it is PHP: no other program can.
+    pub fn counts<'s>(&self, scoreboards: &'s Scoreboards) -> Option<BorrowedFd<'s>> {
+        let Launch { settings, php, .. } = &self.launch;
+        php.as_ref()?;
+        let confinement = &settings.confinement;
+        scoreboards.applications.of_command(&settings.pool, self.uid(), confinement)
+    }
 }
 
 /// The variable with the time at which a run of a schedule was due, in seconds since 1970.
@@ -99,8 +108,8 @@ pub fn start(
     let plan = context.plan;
     let prepared = prepare(job, context.pools, &plan.programs)?;
     let uid = prepared.uid();
+    let counts = prepared.counts(context.scoreboards);
     let Prepared { mut launch, program } = prepared;
-    let counts = context.scoreboards.applications.of(&job.pool, uid);
     launch.counts = counts.is_some();
     launch.settings.env.extend(due.map(|due| (DUE.to_owned(), due.to_string())));
     let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;

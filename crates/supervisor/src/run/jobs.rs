@@ -99,7 +99,7 @@ impl Supervisor {
         };
         match launch::prepare(job, &self.pools, &self.plan.programs) {
             Ok(prepared) => Reply::Launch(Box::new(ForegroundLaunch {
-                counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_file),
+                counts: prepared.counts(&self.scoreboards).map(own_file),
                 launch: prepared.launch,
                 program: prepared.program,
                 group: self.plan.groups.as_ref().and_then(|groups| groups.entrance_file(pool)),
