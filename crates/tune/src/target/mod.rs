@@ -32,15 +32,18 @@ struct Master {
 
 impl Master {
     fn of(site: &Site) -> Master {
-        Master { pid: site.master, began: processes::began(site.master), title: site.title() }
+        let began = processes::began(site.master);
+        Master { pid: site.master, began, title: site.title(), user: None }
     }
 
+    /// The user of its workers, if it is known.
+    user: Option<u32>,
     fn is_running(&self) -> bool {
         processes::began(self.pid) == self.began
     }
 
     fn workers(&self) -> Vec<i32> {
-        processes::workers(self.pid, &self.title)
+        processes::workers(self.pid, &self.title, self.user)
     }
 }
 
@@ -77,8 +80,6 @@ pub struct Target {
     now: Setting,
     is_released: bool,
     master: Master,
-    /// The user of its workers, if it is known.
-    user: Option<u32>,
     /// Held until drop.
     _lock: File,
 }
@@ -111,7 +112,6 @@ impl Target {
             now: Setting::AsItWas,
             is_released: false,
             master: Master::of(site),
-            user: None,
             _lock: lock,
         })
     }
@@ -138,14 +138,12 @@ impl Target {
 
     /// Takes no process of another user for one of the pool's workers, whatever its title.
     pub fn trust_only(&mut self, uid: u32) {
-        self.user = Some(uid);
+        self.master.user = Some(uid);
     }
 
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
-        let mut workers = self.master.workers();
-        workers.retain(|pid| self.user.is_none_or(|uid| processes::is_of(*pid, uid)));
-        workers
+        self.master.workers()
     }
 
     /// Applies a setting, unless it is the current one. Returns when the new workers run.
@@ -401,8 +399,7 @@ mod tests {
             others: Vec::new(),
             now: Setting::AsItWas,
             is_released: false,
-            master: Master { pid: 0, began: None, title: String::new() },
-            user: None,
+            master: Master { pid: 0, began: None, title: String::new(), user: None },
         }
     }
 
