@@ -95,8 +95,7 @@ impl Target {
         let lock = lock(main)?;
         let is_ours = site.service.kind == PhpServer::Maitred;
         let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
-            let file = maitred_config::file_of_pool(main, &site.pool.section);
-            (Box::new(MaitredServer::of(site, main, reload)), real(&file))
+            (Box::new(MaitredServer::of(site, main, reload)), file_of_pool(main, site))
         } else {
             let fpm = FpmServer::of(site)?;
             let file = real(fpm.drop_in());
@@ -303,10 +302,11 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let _lock = lock(main)?;
     let master = Master::of(site);
     if site.service.kind == PhpServer::Maitred {
-        let undo = Undo::begin(&real(main))?;
+        let file = file_of_pool(main, site);
+        let undo = Undo::begin(&file)?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;
-        return Ok(format!("{} is restored: {done}", main.display()));
+        return Ok(format!("{} is restored: {done}", file.display()));
     }
     let mut fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
@@ -346,6 +346,11 @@ fn real(path: &Path) -> PathBuf {
 
 /// Locks the configuration's directory against other tunings until the file is closed. The
 /// configuration itself may be replaced meanwhile, and a lock on the replaced file would lock
+/// The file of maitred's configuration that has the pool, which may be an included one.
+fn file_of_pool(main: &Path, site: &Site) -> PathBuf {
+    real(&maitred_config::file_of_pool(main, &site.pool.section))
+}
+
 /// nothing.
 fn lock(main: &Path) -> Result<File, String> {
     let main = real(main);
