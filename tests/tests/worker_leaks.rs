@@ -178,6 +178,28 @@ fn a_pool_beside_those_of_other_users_has_its_private_folders() {
 }
 
 #[test]
+fn responses_and_inspections_have_limits() {
+    let report = "foreach (get_included_files() as $file) {
+        if (str_contains($file, 'maitred-leaks-')) { $report = dirname($file) . '/report'; } }";
+    let root = application(&[
+        ("endless", "<?php while (true) { echo str_repeat('x', 1 << 20); }"),
+        (
+            "talks",
+            &format!("<?php {report} file_put_contents($report, str_repeat('x', 65 << 20), 8);"),
+        ),
+    ]);
+    for (target, expected) in [
+        ("/endless", "the response to /endless: it has more than 268435456 bytes"),
+        ("/talks", "scripts have written more than 67108864 bytes to "),
+    ] {
+        let output = leaks(root.path(), &[target]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[test]
 fn what_cannot_be_watched_is_said() {
     let root = application(&[]);
     write_file(root.path(), "worker.php", b"<?php exit('no database');");
