@@ -117,6 +117,23 @@ fn a_package_gets_every_file_and_a_configuration_that_is_there_stays() {
 }
 
 #[test]
+fn existing_folders_keep_their_modes() {
+    let folder = public_folder();
+    let dest = [format!("DESTDIR={}", folder.path().display())];
+    let closed = ["var/www/html", "etc/maitred/sites.d", "etc/maitred", "usr/local/bin"];
+    let closed = closed.map(|name| folder.path().join(name));
+    for path in &closed {
+        fs::create_dir_all(path).expect("a folder can be made");
+        set_mode(path, 0o700);
+    }
+    for _ in 0..2 {
+        make("install", &dest);
+        assert_eq!(closed.each_ref().map(|path| mode(path)), [0o700; 4]);
+    }
+    assert_eq!(mode(&folder.path().join("var/log/maitred")), 0o750);
+}
+
+#[test]
 fn the_first_configuration_is_right_and_the_unit_names_it() {
     let installed = Installed::new();
     let configuration = installed.path("etc/maitred/maitred.toml");

@@ -375,3 +375,37 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     expect_as_it_was();
     server.stop();
 }
+
+#[test]
+fn a_trial_in_an_included_file_is_undone_after_a_killed_tuning() {
+    let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
+    let server = Setup::new(root.path()).workers(2).start();
+    let config = server.configuration();
+    let file = config.with_file_name("pool.toml");
+    let text_before = fs::read_to_string(&config).expect("a file");
+    let (main, pool) = text_before.split_at(text_before.find("[pools.").expect("a pool"));
+    fs::write(&file, pool).expect("a file can be written");
+    fs::write(&config, format!("include = [\"pool.toml\"]\n{main}")).expect("a file");
+    server.reload();
+    let tune = |arguments: &[&str]| {
+        let mut command = Command::new(maitred_program());
+        command.arg("tune").arg("--config").arg(&config);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    };
+    let url = format!("{}/nap.php", server.base_url());
+    let goal = ["--time", "5s", "--goal", "p50<200ms", "--most-workers", "12", "--despite-noise"];
+    let going = Going::start(tune(&[&[url.as_str()], &goal[..]].concat()));
+    wait::until_true("a trial to be in the file", || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        text.contains("`maitred tune` is trying this")
+    });
+    going.signal(Signal::KILL);
+    going.end();
+    let undone = tune(&["--undo"]).output().expect("the program can be started");
+    assert!(undone.status.success(), "{}", text(&undone.stderr));
+    let shown = format!("{} is restored", file.display());
+    assert!(text(&undone.stdout).starts_with(&shown), "{}", text(&undone.stdout));
+    assert_eq!(fs::read_to_string(&file).expect("a file"), pool);
+    server.stop();
+}

@@ -74,6 +74,42 @@ fn a_sitemap_with_all_it_leads_to_fills_the_cache() {
 }
 
 #[test]
+fn a_sitemap_of_one_site_has_no_other_site_requested() {
+    let root = site();
+    let log = root.path().join("b.log");
+    let page = "<urlset><url><loc>http://a.example/1</loc></url>\
+                <url><loc>http://b.example/theirs</loc></url></urlset>";
+    write_file(root.path(), "one.xml", page.as_bytes());
+    let setup = Setup::new(root.path()).hosts(&["a.example"]);
+    let other = format!(
+        "[[sites]]\nhosts = [\"b.example\"]\nroot = {:?}\npool = \"www\"\naccess_log = {log:?}\n\
+         [sites.cache]\nvalid = \"10m\"",
+        root.path()
+    );
+    let server = setup.site("[sites.cache]").site("valid = \"10m\"").site(&other).start();
+    let one = "http://a.example/one.xml";
+    let (code, said) = warm(&server, &["--sitemap", one]);
+    let why = "1 of its addresses are of other sites and are left out, such as \
+               http://b.example/theirs;";
+    assert!(said.starts_with("1 stored, 0 there already, 0 not stored, 0 failed\n"), "{said}");
+    assert!(said.contains(why), "{said}");
+    assert_eq!(code, Some(3));
+    // A file of root's may name the pages of all sites.
+    let file = root.path().join("one.xml").display().to_string();
+    let (code, said) = warm(&server, &["--sitemap", &file]);
+    assert!(said.starts_with("1 stored, 1 there already, 0 not stored"), "{said}");
+    assert_eq!(code, Some(0));
+    let two = "http://b.example/one.xml";
+    let (code, said) = warm(&server, &["--sitemap", one, "--sitemap", two, "--limit", "0"]);
+    let why = format!("not read, since those before have more pages than --limit: {two}\n");
+    assert!(said.contains(&why), "{said}");
+    assert_eq!(code, Some(1));
+    server.stop();
+    let logged = fs::read_to_string(&log).expect("a log");
+    assert_eq!(logged.matches("/theirs").count(), 1, "{logged}");
+}
+
+#[test]
 fn what_is_not_kept_is_told_with_the_reason() {
     let root = site();
     let server = serve(&root);

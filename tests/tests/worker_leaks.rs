@@ -1,10 +1,13 @@
 //! `maitred leaks`: what an application in worker mode leaves behind for the next request.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use maitred_tests::maitred_program;
-use maitred_tests::server::{document_root, give_to_web_user, is_root, write_file};
+use maitred_tests::server::{
+    WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids, write_file,
+};
 use tempfile::TempDir;
 
 const WORKER: &str = "<?php
@@ -144,6 +147,56 @@ fn the_application_is_confined_as_its_pool_is() {
     let added = within.strip_prefix(&format!("{basedir}:")).expect("the pool's own, and more");
     assert!(added.contains("/maitred-leaks-") && !added.contains(':'), "{within}");
     assert_eq!(facts["outside"], false, "{facts}");
+}
+
+#[test]
+fn a_pool_beside_those_of_other_users_has_its_private_folders() {
+    if !is_root() {
+        return eprintln!("skipped: only root can run pools as several users");
+    }
+    let write = "<?php file_put_contents(__DIR__ . '/facts/is.json',
+        json_encode([sys_get_temp_dir(), session_save_path()]));";
+    let root = application(&[("facts", write)]);
+    let folder = root.path().join("facts");
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    give_to_web_user(&folder);
+    let config = root.path().join("maitred.toml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let text = format!("{text}pool = \"www\"\n[pools.other]\nuser = \"nobody\"\n");
+    std::fs::write(&config, text).expect("a file can be written");
+    let state = public_folder();
+    let mut command = Command::new(maitred_program());
+    command.arg("leaks").arg("--config").arg(config).args(["--rounds", "2", "/facts"]);
+    let output = command.env("STATE_DIRECTORY", state.path().join("state")).output().expect("run");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let users = state.path().join("state/users");
+    let own = users.join(user_ids(WEB_USER).0.to_string());
+    let facts = std::fs::read(folder.join("is.json")).expect("it has run");
+    let facts: serde_json::Value = serde_json::from_slice(&facts).expect("JSON");
+    assert_eq!(facts, serde_json::json!([own.join("tmp"), own.join("sessions")]));
+    assert_eq!(std::fs::metadata(users).expect("made").permissions().mode() & 0o777, 0o711);
+}
+
+#[test]
+fn responses_and_inspections_have_limits() {
+    let report = "foreach (get_included_files() as $file) {
+        if (str_contains($file, 'maitred-leaks-')) { $report = dirname($file) . '/report'; } }";
+    let root = application(&[
+        ("endless", "<?php while (true) { echo str_repeat('x', 1 << 20); }"),
+        (
+            "talks",
+            &format!("<?php {report} file_put_contents($report, str_repeat('x', 65 << 20), 8);"),
+        ),
+    ]);
+    for (target, expected) in [
+        ("/endless", "the response to /endless: it has more than 268435456 bytes"),
+        ("/talks", "scripts have written more than 67108864 bytes to "),
+    ] {
+        let output = leaks(root.path(), &[target]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains(expected), "{why}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use maitred_measure::plan::Endpoint;
 use maitred_measure::url::Url;
 use maitred_text::humanize::printable_pattern;
 use maitred_warm::client;
-use maitred_warm::run::{self, Plan, Report};
+use maitred_warm::run::{self, Plan, Report, SiteFinder};
 use maitred_warm::sitemap::Sitemap;
 use maitred_warm::verdict::Verdict;
 use serde_json::json;
@@ -43,7 +43,7 @@ pub fn warm(asked: &Warm) -> ExitCode {
         Err(why) => return refuse(&why),
     };
     let finder = ServerFinder::new(asked, config.as_ref());
-    let report = match run::warm(plan, &|place| finder.find(place)) {
+    let report = match run::warm(plan, &finder) {
         Ok(report) => report,
         Err(why) => return fail(&format!("cannot send requests: {why}")),
     };
@@ -113,7 +113,9 @@ impl<'a> ServerFinder<'a> {
             trust: TlsTrust { insecure: asked.insecure, ca: asked.ca.clone() },
         }
     }
+}
 
+impl SiteFinder for ServerFinder<'_> {
     fn find(&self, place: &Url) -> Result<Endpoint, String> {
         let listens = match &self.config {
             Some((config, hosts)) => Some(listens(config, hosts, place)?),
@@ -127,6 +129,18 @@ impl<'a> ServerFinder<'a> {
                     EndpointError::Remote(address) => format!("{address} is on another machine"),
                     EndpointError::Failed(why) => why,
                 })
+            }
+        }
+    }
+
+    fn is_same_site(&self, one: &Url, other: &Url) -> bool {
+        match &self.config {
+            Some((_, hosts)) => hosts.site_for(&one.host) == hosts.site_for(&other.host),
+            // Another port may be another server; those of http and https are one.
+            None => {
+                let is_usual = |place: &Url| place.port == if place.tls { 443 } else { 80 };
+                one.host.eq_ignore_ascii_case(&other.host)
+                    && (one.port == other.port || (is_usual(one) && is_usual(other)))
             }
         }
     }
@@ -258,6 +272,25 @@ mod tests {
         assert!(at("http://b.example/").unwrap_err().contains("has no cache"));
         assert!(at("http://c.example/").unwrap_err().contains("no host"));
         assert!(at("https://a.example/").unwrap_err().contains("https"));
+    }
+
+    #[test]
+    fn hosts_of_one_site_are_one_and_without_a_configuration_each_host_is_a_site() {
+        let mut finder = ServerFinder { config: None, connect: None, trust: TlsTrust::default() };
+        let same = |finder: &ServerFinder<'_>, one: &str, other: &str| {
+            let place = |url: &str| Url::read(url, None).unwrap();
+            finder.is_same_site(&place(one), &place(other))
+        };
+        assert!(same(&finder, "http://a.example/x", "https://A.example/"));
+        assert!(!same(&finder, "http://a.example/", "http://a.example:9200/"));
+        assert!(!same(&finder, "http://a.example/", "http://b.example/"));
+        let text = "[pools.www]\n[[sites]]\nhosts = [\"a.example\", \"www.a.example\"]\n\
+                    root = \"/\"\n[[sites]]\nhosts = [\"b.example\"]\nroot = \"/\"\n";
+        let config = maitred_config::parse(text, Path::new("maitred.toml")).unwrap();
+        finder.config = Some((&config, Hosts::of(&config.sites)));
+        assert!(same(&finder, "http://a.example/", "https://www.a.example:8443/"));
+        assert!(!same(&finder, "http://a.example/", "http://b.example/"));
+        assert!(!same(&finder, "http://a.example/", "http://c.example/"));
     }
 
     #[test]

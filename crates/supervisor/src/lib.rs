@@ -47,7 +47,7 @@ mod tls;
 mod upgrade;
 
 use std::os::fd::RawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, Pool, Section};
 use maitred_os::users::Identity;
@@ -80,7 +80,7 @@ use processes::running_pool::RunningPool;
 use processes::scoreboards::Scoreboards;
 use run::{Parts, Resumed, SIGNALS, Supervisor};
 use system::programs::Programs;
-use system::{cgroups, confinement, identity};
+use system::{cgroups, confinement, identity, private_folders};
 use tls::certificates::Certificates;
 use upgrade::handover::HandoverState;
 
@@ -93,6 +93,15 @@ const TITLE: &str = "maitred: supervisor";
 /// One sentence, for a user that does not exist, is root, or cannot be adopted.
 pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
     identity::of_pool(pool, config)
+}
+
+/// The folder with the private folders of pools' users, made if it is absent; none: a server with
+/// this configuration makes none, or `private_dir` names it.
+///
+/// # Errors
+/// When it cannot be made, or is not root's alone.
+pub fn make_users_folder(config: &Config) -> std::io::Result<Option<PathBuf>> {
+    private_folders::make_users_folder(config)
 }
 
 /// Shows php-fpm's process title and Debian's program name, if the server was started as php-fpm:

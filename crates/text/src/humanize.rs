@@ -66,6 +66,11 @@ pub fn printable_pattern(text: &str) -> String {
     escaped(text, &['"', '\'', '\\'])
 }
 
+/// As [`printable_pattern`], for text of several lines.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable_pattern).collect::<Vec<_>>().join("\n")
+}
+
 /// Escapes all but printable characters and `plain` ones.
 fn escaped(text: &str, plain: &[char]) -> String {
     let mut shown = String::new();
@@ -244,6 +249,13 @@ mod tests {
         assert_eq!(count(123), "123");
         assert_eq!(number(200.0), "200");
         assert_eq!(bytes(3_400_000.0), "3.24 MiB");
+    }
+
+    #[test]
+    fn a_terminal_takes_no_text_for_a_command_and_lines_stay_lines() {
+        let text = "a \x1b]52;c\x07 × 'b'\n\u{9b}2J \\d\r\n";
+        let shown = "a \\u{1b}]52;c\\u{7} × 'b'\n\\u{9b}2J \\d\\r\n";
+        assert_eq!(printable_lines(text), shown);
     }
 
     #[test]

@@ -26,17 +26,19 @@ pub struct WorkerMemory {
     pub resident: Option<f64>,
 }
 
-/// The children of `master` whose titles start with `title`. Any process can have such a title, and
-/// the server adopts orphans of all pools: only what is [of its user](is_of) is surely a pool's.
-pub fn workers(master: i32, title: &str) -> Vec<i32> {
+/// The children of `master`, of this user if it is known, whose titles start with `title`. Any
+/// process can have such a title, and the server adopts orphans of all pools: only those of its
+/// user are surely a pool's.
+pub fn workers(master: i32, title: &str, user: Option<u32>) -> Vec<i32> {
     let is_child = |pid| proc::Stat::of(pid).and_then(|stat| stat.parent()) == Some(master);
     let children = proc::pids().filter(|pid| is_child(*pid));
-    children.filter(|pid| is_titled(*pid, title)).collect()
+    let own = children.filter(|pid| user.is_none_or(|uid| is_of(*pid, uid)));
+    own.filter(|pid| is_titled(*pid, title)).collect()
 }
 
 /// Whether the process title starts with `title` as whole words.
 pub fn is_titled(pid: i32, title: &str) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = proc::command_line(pid);
     let rest = line.strip_prefix(title.as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
 }
@@ -167,8 +169,10 @@ mod tests {
         let pid = i32::try_from(decoy.id()).unwrap();
         let title = "maitred-php: worker pool a";
         while !is_titled(pid, title) {}
-        assert_eq!(workers(i32::try_from(std::process::id()).unwrap(), title), [pid]);
         let uid = if maitred_os::users::is_root() { 5001 } else { ours };
+        let found = |user| workers(i32::try_from(std::process::id()).unwrap(), title, user);
+        assert_eq!((found(None), found(Some(uid))), (vec![pid], vec![pid]));
+        assert_eq!(found(Some(uid + 1)), [0_i32; 0]);
         assert!(is_of(pid, uid) && !is_of(pid, uid + 1));
         assert_eq!(is_of(pid, ours), !maitred_os::users::is_root());
         decoy.kill().unwrap();
@@ -183,8 +187,8 @@ mod tests {
         let us = i32::try_from(std::process::id()).unwrap();
         // Until exec it is a copy of this process.
         while !is_titled(pid, "sleep") {}
-        assert_eq!(workers(us, "sleep"), [pid]);
-        assert_eq!(workers(us, "slee"), [0_i32; 0], "a part of a word is none");
+        assert_eq!(workers(us, "sleep", None), [pid]);
+        assert_eq!(workers(us, "slee", None), [0_i32; 0], "a part of a word is none");
         assert!(began(pid).is_some_and(|began| began > 0));
         let private = memory(&[pid]).private.unwrap_or_default();
         assert!(private > 0.0);

@@ -283,7 +283,7 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
         pages: pages(course),
         parts: site.processors.min(MOST_PARTS),
         cpu: alone.and_then(|alone| alone.cpu),
-        open_files: processes::open_files(&processes::workers(site.master, &site.title())),
+        open_files: processes::open_files(&processes::workers(site.master, &site.title(), None)),
         scripts: scripts(&site.pool.roots),
         boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,

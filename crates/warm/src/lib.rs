@@ -2,9 +2,10 @@
 //! reports what the cache has done with each.
 //!
 //! [`sitemap`] and [`verdict`] parse what servers send, without I/O; [`client`] sends requests;
-//! [`run`] does the whole.
+//! `collect` reads sitemaps; [`run`] does the whole.
 
 pub mod client;
+mod collect;
 pub mod run;
 pub mod sitemap;
 pub mod verdict;

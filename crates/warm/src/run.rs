@@ -12,19 +12,25 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::PageClient;
-use crate::sitemap::{self, Sitemap};
+use crate::collect;
 use crate::verdict::{Verdict, verdict};
-
-/// Most sitemaps that are read, including those of indexes.
-const MAX_SITEMAPS: usize = 1000;
 
 /// Lowest rate, in requests a second.
 pub const MIN_RATE: f64 = 0.001;
 /// Highest rate, in requests a second.
 pub const MAX_RATE: f64 = 100_000.0;
 
-/// Resolves a URL to a server, or says why it is not requested.
-pub type EndpointFinder<'a> = &'a dyn Fn(&Url) -> Result<Endpoint, String>;
+/// The servers and the sites of URLs.
+pub trait SiteFinder {
+    /// Resolves a URL to a server.
+    ///
+    /// # Errors
+    /// Why it is not requested.
+    fn find(&self, url: &Url) -> Result<Endpoint, String>;
+
+    /// Whether both URLs are of one site.
+    fn is_same_site(&self, one: &Url, other: &Url) -> bool;
+}
 
 /// What to request, and how.
 #[derive(Debug, Default)]
@@ -76,17 +82,19 @@ impl Report {
     }
 }
 
-/// Requests all pages, and reports the results. `find` is called once for each server.
+/// Requests all pages, and reports the results. Each server is looked up once.
 ///
 /// # Errors
 /// When there can be no runtime.
-pub fn warm(plan: Plan, find: EndpointFinder<'_>) -> std::io::Result<Report> {
+pub fn warm(plan: Plan, finder: &dyn SiteFinder) -> std::io::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
-        let mut endpoints = Endpoints { find, known: HashMap::new() };
+        let mut endpoints = Endpoints { finder, known: HashMap::new() };
         let mut report = Report::default();
         let mut pages = plan.urls.clone();
-        read_sitemaps(&plan, &mut endpoints, &mut pages, &mut report).await;
+        let found = collect::pages_of_sitemaps(&plan, &mut endpoints, pages.len()).await;
+        pages.extend(found.pages);
+        report.troubles = found.troubles;
         let mut seen = HashSet::new();
         pages.retain(|page| seen.insert(page.clone()));
         report.left_out = pages.len().saturating_sub(plan.limit);
@@ -97,63 +105,18 @@ pub fn warm(plan: Plan, find: EndpointFinder<'_>) -> std::io::Result<Report> {
 }
 
 /// Resolved servers.
-struct Endpoints<'a> {
-    find: EndpointFinder<'a>,
+pub(crate) struct Endpoints<'a> {
+    pub(crate) finder: &'a dyn SiteFinder,
     known: HashMap<(bool, String, u16), Result<Arc<Endpoint>, String>>,
 }
 
 impl Endpoints<'_> {
-    fn find(&mut self, url: &str) -> Result<(Url, Arc<Endpoint>), String> {
+    pub(crate) fn find(&mut self, url: &str) -> Result<(Url, Arc<Endpoint>), String> {
         let place = Url::read(url, None)?;
         let server = (place.tls, place.host.clone(), place.port);
         let found = self.known.entry(server);
-        let found = found.or_insert_with(|| (self.find)(&place).map(Arc::new));
+        let found = found.or_insert_with(|| self.finder.find(&place).map(Arc::new));
         found.clone().map(|endpoint| (place, endpoint))
-    }
-}
-
-async fn read_sitemaps(
-    plan: &Plan,
-    endpoints: &mut Endpoints<'_>,
-    pages: &mut Vec<String>,
-    report: &mut Report,
-) {
-    let mut client = PageClient::new(plan.headers.clone());
-    let mut list = plan.sitemaps.clone();
-    let mut seen = HashSet::new();
-    let mut next = 0;
-    while let Some(url) = list.get(next).cloned() {
-        next += 1;
-        if !seen.insert(url.clone()) {
-            continue;
-        }
-        if seen.len() > MAX_SITEMAPS {
-            let why = format!("there are more than {MAX_SITEMAPS} sitemaps; the rest is skipped");
-            return report.troubles.push(why);
-        }
-        match read_sitemap(&mut client, endpoints, &url).await {
-            Ok(sitemap) => {
-                pages.extend(sitemap.pages);
-                list.extend(sitemap.further);
-            }
-            Err(why) => report.troubles.push(format!("sitemap {url}: {why}")),
-        }
-        if pages.len() > plan.limit {
-            return;
-        }
-    }
-}
-
-async fn read_sitemap(
-    client: &mut PageClient,
-    endpoints: &mut Endpoints<'_>,
-    url: &str,
-) -> Result<Sitemap, String> {
-    let (place, endpoint) = endpoints.find(url)?;
-    let response = client.get(&endpoint, &place, sitemap::MAX_BYTES + 1).await?;
-    match response.status {
-        200 => Sitemap::read(&response.body),
-        status => Err(format!("it got status {status}")),
     }
 }
 
@@ -241,6 +204,18 @@ mod tests {
         assert_eq!(report.count(|verdict| *verdict == Verdict::Stored), 1);
     }
 
+    struct NoServers;
+
+    impl SiteFinder for NoServers {
+        fn find(&self, url: &Url) -> Result<Endpoint, String> {
+            Err(format!("{} is none of ours", url.host))
+        }
+
+        fn is_same_site(&self, one: &Url, other: &Url) -> bool {
+            one.host == other.host
+        }
+    }
+
     #[test]
     fn urls_that_cannot_be_requested_are_reported_with_the_reason() {
         let plan = Plan {
@@ -251,8 +226,7 @@ mod tests {
             limit: 10,
             ..Plan::default()
         };
-        let refuse = |place: &Url| Err(format!("{} is none of ours", place.host));
-        let report = warm(plan, &refuse).unwrap();
+        let report = warm(plan, &NoServers).unwrap();
         assert_eq!(report.count(|one| matches!(one, Verdict::Failed(_))), 2);
         assert!(report.troubles[0].contains("b.example is none of ours"));
     }

@@ -98,7 +98,8 @@ fn read(root: &Path, folder: &Path, files: &mut Vec<File>) {
             continue;
         }
         if path.is_dir() {
-            if !SKIPPED.contains(&name.as_str()) {
+            // `src/target` is no build folder.
+            if folder.ends_with("src") || !SKIPPED.contains(&name.as_str()) {
                 read(root, &path, files);
             }
         } else if [".rs", ".c", ".h", ".md"].iter().any(|end| name.ends_with(end)) {

@@ -37,7 +37,8 @@ pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
 fn one(world: &World, folder: &str) -> Option<Proc> {
     let pid = folder.rsplit('/').next()?.parse().ok()?;
     let status = world.read(&format!("{folder}/status")).ok()?;
-    let line = world.read(&format!("{folder}/cmdline")).unwrap_or_default();
+    let line = world.read_start(&format!("{folder}/cmdline"), proc::COMMAND_LINE_BYTES_MAX);
+    let line = line.ok().flatten().unwrap_or_default();
     Some(Proc {
         pid,
         parent: i32::try_from(proc::number(&status, "PPid")?).ok()?,
@@ -185,6 +186,18 @@ mod tests {
         assert!(find(&[real.clone(), forged], 1001).unwrap_err().contains("850 and process 10234"));
         assert_eq!(find(&[], 0).unwrap_err(), "php-fpm does not run");
         assert!(find(&[real], 33).is_ok());
+    }
+
+    #[test]
+    fn a_command_line_is_read_to_a_limit() {
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("proc/7");
+        std::fs::create_dir_all(&process).unwrap();
+        std::fs::write(process.join("status"), "Name:\tx\nPPid:\t1\nUid:\t5\t5\t5\t5\n").unwrap();
+        std::fs::write(process.join("cmdline"), "x".repeat(1 << 20)).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let found = list(&world).unwrap().remove(0);
+        assert_eq!(found.title.len() as u64, proc::COMMAND_LINE_BYTES_MAX);
     }
 
     #[test]

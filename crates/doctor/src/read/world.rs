@@ -105,10 +105,15 @@ impl World {
 
     /// The same. `None` if there is no such file.
     pub(super) fn read_or_none(&self, path: &str) -> Fact<Option<String>> {
+        self.read_start(path, MAX_FILE_BYTES)
+    }
+
+    /// The same, of as many bytes at the start of the file.
+    pub(super) fn read_start(&self, path: &str, most: u64) -> Fact<Option<String>> {
         let file = self.path(path);
         let mut bytes = Vec::new();
         let opened = walk::open_to_read(&file, Rule::of_reader());
-        let read = opened.and_then(|opened| opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
+        let read = opened.and_then(|opened| opened.take(most).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             // A process that has ended meanwhile gives ESRCH.

@@ -34,7 +34,16 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Ok(meant) => meant,
         Err(why) => return refuse(&why),
     };
-    let trial = Trial { config: &config, site, pool };
+    let users_folder = match maitred_supervisor::make_users_folder(&config) {
+        Ok(folder) => folder,
+        Err(why) => {
+            return fail(&format!(
+                "the folder of the users' private folders cannot be made: {why}; set \
+                 `private_dir` to a directory of root's"
+            ));
+        }
+    };
+    let trial = Trial { config: &config, site, pool, users_folder: users_folder.as_deref() };
     let steps = match watch(&trial, &asks, asked.rounds) {
         Ok(steps) => steps,
         Err(why) => return fail(&why),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::Pool;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::findings::{Inspection, printable};
@@ -21,11 +22,23 @@ const LOOK: &str = include_str!("look.php");
 /// Timeout of a request and of the inspection after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long requests may take to end before the server is stopped at once.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Longest line that is read from the pool's scripts, in bytes.
-const LOOK_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of inspections that are read from the pool's scripts, of all together.
+const LOOKS_BYTES_MAX: usize = 64 << 20;
+
+/// Most bytes of a response.
+const RESPONSE_BYTES_MAX: usize = 256 << 20;
+
+/// The bytes of a response that have its status.
+const STATUS_BYTES: usize = 256;
+
+/// Most bytes of the server's log that are read; the pool's scripts write to it, too.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Part of the log line about limits that this machine does not enforce.
 const NOT_KEPT: &str = "cannot be kept: ";
@@ -41,6 +54,8 @@ pub struct WatchedServer {
     report: BufReader<File>,
     /// The incomplete line that is being written.
     line: Vec<u8>,
+    /// How many bytes of inspections are still read.
+    looks_left: usize,
 }
 
 impl WatchedServer {
@@ -81,6 +96,7 @@ impl WatchedServer {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             report,
             line: Vec::new(),
+            looks_left: LOOKS_BYTES_MAX,
         };
         let patience = PATIENCE + pool.boot_timeout;
         watched.address = watched.when(patience, "it does not serve", WatchedServer::address)?;
@@ -101,23 +117,22 @@ impl WatchedServer {
     /// Why there is none.
     pub fn get(&mut self, host: &str, target: &str) -> Result<u16, String> {
         let response = self.exchange(host, target);
-        let response = response.map_err(|why| format!("no response to {target}: {why}"))?;
+        let response = response.map_err(|why| format!("the response to {target}: {why}"))?;
         let status = response.split(|byte| *byte == b' ').nth(1);
         let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
         status.ok_or_else(|| format!("the response to {target} is no HTTP"))
     }
 
+    /// The start of a response.
     fn exchange(&self, host: &str, target: &str) -> std::io::Result<Vec<u8>> {
+        let until = Instant::now() + PATIENCE;
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: maitred-leaks\r\n\
              Connection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response)?;
-        Ok(response)
+        read_response(&mut stream, until)
     }
 
     /// The inspection after the last request.
@@ -135,7 +150,10 @@ impl WatchedServer {
     }
 
     fn next_look(&mut self) -> Option<Inspection> {
-        read_line(&mut self.report, &mut self.line, LOOK_BYTES_MAX)?;
+        let begun = self.line.len();
+        let whole = read_line(&mut self.report, &mut self.line, self.looks_left);
+        self.looks_left -= self.line.len() - begun;
+        whole?;
         let look = serde_json::from_slice(&self.line).ok();
         self.line.clear();
         look
@@ -152,10 +170,10 @@ impl WatchedServer {
             if let Some(found) = there(self) {
                 return Ok(found);
             }
-            if self.line.len() >= LOOK_BYTES_MAX {
+            if self.looks_left == 0 {
                 return Err(format!(
-                    "{otherwise}: a script has written a line of more than {LOOK_BYTES_MAX} bytes \
-                     to {}",
+                    "{otherwise}: scripts have written more than {LOOKS_BYTES_MAX} bytes to {}; \
+                     send fewer requests",
                     self.folder.path().join("report").display()
                 ));
             }
@@ -171,15 +189,27 @@ impl WatchedServer {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        let mut log = Vec::new();
+        if let Ok(file) = File::open(self.folder.path().join("log")) {
+            // After an error the log is what has been read.
+            let _ = file.take(LOG_BYTES_MAX).read_to_end(&mut log);
+        }
+        String::from_utf8_lossy(&log).into_owned()
     }
 }
 
 impl Drop for WatchedServer {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok();
-        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let stop = || pid.map(|pid| rustix::process::kill_process(pid, Signal::TERM));
+        stop();
+        let until = Instant::now() + STOP_PATIENCE;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(PAUSE);
+        }
+        // A second signal ends scripts that do not end.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            stop();
         }
         let _ = self.child.wait();
     }
@@ -217,10 +247,37 @@ fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     Ok(user.map(|user| user.uid))
 }
 
-/// Continues reading a line; `None` while it has no end. It stops at `most` bytes.
+/// The start of a response, which is read to its end.
+fn read_response(stream: &mut TcpStream, until: Instant) -> std::io::Result<Vec<u8>> {
+    let (mut start, mut left) = (Vec::new(), RESPONSE_BYTES_MAX);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let patience = until.saturating_duration_since(Instant::now());
+        // A timeout of zero would be none.
+        stream.set_read_timeout(Some(patience.max(PAUSE)))?;
+        let read = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(start),
+            Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+            Err(why) if why.kind() != ErrorKind::WouldBlock => return Err(why),
+            Ok(read) if !patience.is_zero() => read,
+            _ => {
+                let limit = PATIENCE.as_secs();
+                let why = format!("it has no end within {limit} s; leave this URL out");
+                return Err(std::io::Error::new(ErrorKind::TimedOut, why));
+            }
+        };
+        let room = STATUS_BYTES.saturating_sub(start.len()).min(read);
+        start.extend_from_slice(&buffer[..room]);
+        left = left.checked_sub(read).ok_or_else(|| {
+            let why = format!("it has more than {RESPONSE_BYTES_MAX} bytes; leave this URL out");
+            std::io::Error::other(why)
+        })?;
+    }
+}
+
+/// Continues reading a line; `None` while it has no end. It reads `most` bytes at most.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> Option<()> {
-    let left = most.saturating_sub(line.len()) as u64;
-    from.take(left).read_until(b'\n', line).ok()?;
+    from.take(most as u64).read_until(b'\n', line).ok()?;
     (line.last() == Some(&b'\n')).then_some(())
 }
 
@@ -255,10 +312,10 @@ mod tests {
         assert_eq!(read_line(&mut rest, &mut line, 64), Some(()));
         assert_eq!((line.as_slice(), rest), (&b"{\"a\": 1}\n"[..], &b"{"[..]));
         line.clear();
-        for _ in 0..2 {
-            assert_eq!(read_line(&mut &[b'x'; 99][..], &mut line, 64), None);
-            assert_eq!(line.len(), 64);
-        }
+        assert_eq!(read_line(&mut &[b'x'; 99][..], &mut line, 64), None);
+        assert_eq!(line.len(), 64);
+        assert_eq!(read_line(&mut &[b'x'; 99][..], &mut line, 0), None);
+        assert_eq!(line.len(), 64);
     }
 
     #[test]

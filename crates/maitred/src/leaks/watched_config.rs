@@ -22,6 +22,8 @@ pub struct Trial<'a> {
     pub site: &'a Site,
     /// Its pool in worker mode.
     pub pool: &'a Pool,
+    /// The folder with the private folders of pools' users that `private_dir` does not name.
+    pub users_folder: Option<&'a Path>,
 }
 
 /// Lines of TOML.
@@ -46,12 +48,12 @@ fn text(path: &Path) -> String {
 
 /// The configuration, in which `look` is the script that inspects the worker.
 pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
-    let Trial { config, site, pool } = trial;
+    let Trial { config, site, pool, users_folder } = trial;
     let mut out = Lines(String::new());
     out.line("listen", "[\"127.0.0.1:0\"]");
     // The front runs as a user of no pool, as configured.
     out.line("front_user", json!(config.front_user));
-    out.maybe("private_dir", private_dir(config).map(|value| json!(value)));
+    out.maybe("private_dir", private_dir(config, *users_folder).map(|value| json!(value)));
     let _ = writeln!(out.0, "[pools.{}]", pool.name);
     out.line("mode", "\"worker\"");
     out.line("pm", "\"static\"");
@@ -77,12 +79,13 @@ pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
 
 /// Where the pool's user has its temporary files and sessions: the server with one pool does not
 /// know that there are other users.
-fn private_dir(config: &Config) -> Option<String> {
-    match &config.private_dir {
-        PrivateDir::At(folder) => Some(folder.to_string_lossy().into_owned()),
-        PrivateDir::Off => Some("off".to_owned()),
-        PrivateDir::Auto => None,
-    }
+fn private_dir(config: &Config, users_folder: Option<&Path>) -> Option<String> {
+    let folder = match &config.private_dir {
+        PrivateDir::At(folder) => folder,
+        PrivateDir::Off => return Some("off".to_owned()),
+        PrivateDir::Auto => users_folder?,
+    };
+    Some(folder.to_string_lossy().into_owned())
 }
 
 /// All that limits the pool; its `chroot` is refused before.
@@ -143,7 +146,8 @@ mod tests {
     /// The configuration for the first site and pool of `text`, written and read again.
     fn again(text: &str) -> (Config, Config) {
         let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
-        let trial = Trial { config: &config, site: &config.sites[0], pool: &config.pools[0] };
+        let (site, pool) = (&config.sites[0], &config.pools[0]);
+        let trial = Trial { config: &config, site, pool, users_folder: None };
         let written = watched_config(&trial, Path::new("/tmp/leaks-1/look.php"));
         let read = maitred_config::parse(&written, Path::new("/maitred.toml")).unwrap();
         (config, read)

@@ -34,7 +34,7 @@ use maitred_tune::{html, text};
 use crate::client::{Client, UNEXPECTED};
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line, refuse};
 use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
 use php_settings::Candidates;
@@ -192,7 +192,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let workload = prepare(&wish, &mut prober)?;
     prober.until(None);
     if let Some(left_out) = workload.left_out() {
-        let _ = writeln!(io::stderr(), "{left_out}");
+        note(&left_out);
     }
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
@@ -393,7 +393,7 @@ fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     let mut doubts = Vec::new();
     for found in bad {
         let line = format!("doctor {}: {}; {}", found.check, found.seen, found.consequence);
-        let _ = writeln!(io::stderr(), "{line}");
+        note(&line);
         if FALSIFIES.contains(&found.check) {
             doubts.push(line);
         }
@@ -465,6 +465,11 @@ fn workload_of(asked: &Tune) -> WorkloadOptions {
     }
 }
 
+/// Prints a line on standard error. It may have text of the site's pages.
+fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", humanize::printable_pattern(line));
+}
+
 /// Progress on standard error: the current step, and the remaining time.
 struct Progress {
     began: Instant,
@@ -473,7 +478,7 @@ struct Progress {
 impl Progress {
     fn new(source: &str, site: &Site) -> Progress {
         let about = format!("tuning {} of {}: {source}", site.pool.section, site.service.name);
-        let _ = writeln!(io::stderr(), "{about}; Ctrl-C interrupts it and restores all settings");
+        note(&format!("{about}; Ctrl-C interrupts it and restores all settings"));
         Progress { began: Instant::now() }
     }
 
@@ -481,7 +486,7 @@ impl Progress {
         let past = self.began.elapsed().as_secs_f64();
         let done = past / (past + left).max(1e-9) * 100.0;
         let left = humanize::duration(left.ceil());
-        let _ = writeln!(io::stderr(), "[{done:>3.0} %] {what} · about {left} left");
+        note(&format!("[{done:>3.0} %] {what} · about {left} left"));
     }
 }
 
@@ -498,7 +503,7 @@ fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
         let text = report.json();
         text.map(|text| drop(writeln!(io::stdout(), "{text}")))
     } else {
-        let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
+        print_line(&humanize::printable_lines(&text::lines(report).join("\n")));
         output.json.file().map_or(Ok(()), |file| report_file::write(file, &report.json()?))
     };
     let html = output.html.as_deref();

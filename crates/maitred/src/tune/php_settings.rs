@@ -1,12 +1,12 @@
 //! `maitred tune --php`: tries settings of PHP in place of numbers of workers.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use maitred_config::{Mode, Pool};
 use maitred_control::admin::{PoolStatus, Reply, Request};
 use maitred_doctor::facts::PhpServer;
 use maitred_os::users;
+use maitred_text::humanize;
 use maitred_tune::php_terms::cache_sizes::{PoolCaches, RealPaths};
 use maitred_tune::php_terms::conditions::PhpConditions;
 use maitred_tune::php_terms::php_term::{CacheSize, PHP_TERMS, PhpTerm, TunedPool};
@@ -20,7 +20,7 @@ use maitred_tune::site::Site;
 use super::options::{SIZES, Tune, TuneOutputOptions};
 use super::{EXIT_NOT_PROVEN, TuneError, config, reach};
 use crate::client::{Client, UNEXPECTED};
-use crate::exit_code::{EXIT_SUCCESS, complain};
+use crate::exit_code::{EXIT_SUCCESS, complain, print_line};
 use crate::report_file;
 
 /// The settings to try in a pool, and why each of the others is not.
@@ -153,8 +153,8 @@ fn state(pool: PoolStatus) -> PhpReportedState {
 fn publish(report: &PhpReport, output: &TuneOutputOptions) -> Result<(), String> {
     // A closed reader is no error.
     if output.json.is_stdout() {
-        return report.json().map(|text| drop(writeln!(io::stdout(), "{text}")));
+        return report.json().map(|text| print_line(&text));
     }
-    let _ = writeln!(io::stdout(), "{}", report.lines().join("\n"));
+    print_line(&humanize::printable_lines(&report.lines().join("\n")));
     output.json.file().map_or(Ok(()), |file| report_file::write(file, &report.json()?))
 }

@@ -14,10 +14,15 @@ pub use smaps::{Rollup, Statm};
 pub use stat::{Stat, cpu_ticks};
 
 use std::fmt::Display;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 
 /// Bytes in the unit `kB` of the kernel's files.
 const KILOBYTE: u64 = 1024;
+
+/// Most bytes of a command line that are read. A process may have any of its memory be its command
+/// line (prctl(2): `PR_SET_MM`), many gigabytes.
+pub const COMMAND_LINE_BYTES_MAX: u64 = 4096;
 
 /// The text beside a name, in a file of lines such as `name 123`, `name: 123 kB` or `name\t: text`.
 pub fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
@@ -61,6 +66,17 @@ pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
 /// process that has ended, and for a file that this user may not read.
 pub fn read(pid: impl Display, file: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+}
+
+/// The start of a process's command line, or of the title that it has given itself. Empty for a
+/// process that has ended.
+pub fn command_line(pid: impl Display) -> Vec<u8> {
+    let mut line = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
+        // After an error the line is what has been read.
+        let _ = file.take(COMMAND_LINE_BYTES_MAX).read_to_end(&mut line);
+    }
+    line
 }
 
 /// The kernel's function in which a process sleeps (`/proc/PID/wchan`, proc_pid_wchan(5)). `None`
@@ -127,6 +143,71 @@ mod tests {
         let found = tries.any(|channel| channel.is_some_and(|name| name.contains("nanosleep")));
         sleeps.kill().and_then(|()| sleeps.wait().map(drop)).unwrap();
         assert!(found);
+    }
+
+    /// `struct prctl_mm_map` of linux/prctl.h.
+    #[repr(C)]
+    struct MemoryMap {
+        /// `start_code` to `start_stack`.
+        segments: [u64; 7],
+        arg_start: u64,
+        arg_end: u64,
+        env_start: u64,
+        env_end: u64,
+        auxv: u64,
+        auxv_size: u32,
+        exe_fd: u32,
+    }
+
+    /// Has this process's command line be as much untouched memory, and waits for a signal. It
+    /// makes system calls only, for it is a child of a process of several threads.
+    fn wait_with_command_line_of(bytes: usize) -> ! {
+        let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: the mapping is new, and what the kernel reads lives until it returns.
+        unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) as u64;
+            let map = MemoryMap {
+                segments: [start, start + 1, start, start + 1, start, start, start],
+                arg_start: start,
+                arg_end: start + bytes as u64,
+                env_start: start,
+                env_end: start,
+                auxv: 0,
+                auxv_size: 0,
+                exe_fd: u32::MAX,
+            };
+            let size = size_of::<MemoryMap>();
+            let kind = libc::PR_SET_MM_MAP;
+            if libc::prctl(libc::PR_SET_MM, kind, &raw const map, size, 0) == 0 {
+                libc::pause();
+            }
+            libc::_exit(1);
+        }
+    }
+
+    #[test]
+    fn a_command_line_without_end_is_read_to_a_limit() {
+        use nix::sys::{signal, wait};
+        use nix::unistd::{ForkResult, fork};
+        // SAFETY: the child makes system calls only.
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => wait_with_command_line_of(64 << 20),
+            ForkResult::Parent { child } => child,
+        };
+        let own = command_line("self");
+        let mut lines = (0..10_000).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            command_line(child)
+        });
+        let line = lines.find(|line| *line != own).unwrap();
+        let ended = wait::waitpid(child, Some(wait::WaitPidFlag::WNOHANG)).unwrap();
+        if ended != wait::WaitStatus::StillAlive {
+            println!("skipped: this kernel has no PR_SET_MM_MAP");
+            return;
+        }
+        signal::kill(child, signal::Signal::SIGKILL).unwrap();
+        wait::waitpid(child, None).unwrap();
+        assert_eq!(line.len() as u64, COMMAND_LINE_BYTES_MAX);
     }
 
     #[test]

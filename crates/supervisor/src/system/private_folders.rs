@@ -12,6 +12,7 @@ use maitred_control::{PrivateFolder, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use tracing::{error, warn};
 
+use super::identity;
 use crate::error::Error;
 
 /// The state directory of a service, if systemd has made one.
@@ -44,6 +45,18 @@ pub fn of_pool(pool: &Pool, config: &Config, user: Option<&Identity>) -> Option<
         PrivateDir::Auto | PrivateDir::Off => return None,
     };
     Some(PrivateFolder { path: parent.join(user.uid.to_string()), is_required })
+}
+
+/// The folder with the folders of pools' users that a server with this configuration makes; none:
+/// it makes none, or `private_dir` names it. It is made if it is absent.
+///
+/// # Errors
+/// When it cannot be made, or is not root's alone.
+pub fn make_users_folder(config: &Config) -> io::Result<Option<PathBuf>> {
+    let is_ours = config.private_dir == PrivateDir::Auto && identity::has_several_users(config);
+    let folder = Some(state_directory().join(USERS)).filter(|_| is_ours);
+    folder.as_deref().map_or(Ok(()), prepare_parent)?;
+    Ok(folder)
 }
 
 /// A `private_dir` in which no pool's user can have a folder.
@@ -99,11 +112,10 @@ pub fn provide(settings: &mut ZygoteSettings) {
 /// Makes a user's folder and those above it. True if it did not exist.
 fn make(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
     let parent = folder.path.parent().unwrap_or(Path::new("/"));
-    if !folder.is_required {
-        parent.parent().map_or(Ok(()), open_up)?;
-        open_up(parent)?;
+    match folder.is_required {
+        true => of_root_alone(parent)?,
+        false => prepare_parent(parent)?,
     }
-    of_root_alone(parent)?;
     let made = DirBuilder::new().mode(FOLDER_MODE).create(&folder.path);
     match made {
         Ok(()) => {
@@ -118,6 +130,13 @@ fn make(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
         true => Ok(false),
         false => Err(io::Error::other(format!("it is not a folder of user `{}`", user.name))),
     }
+}
+
+/// Makes the folder in the state directory.
+fn prepare_parent(parent: &Path) -> io::Result<()> {
+    parent.parent().map_or(Ok(()), open_up)?;
+    open_up(parent)?;
+    of_root_alone(parent)
 }
 
 /// Whether a folder belongs to root and no other user can write to it.

@@ -1,6 +1,8 @@
 //! Whether a page is the same with another setting. Lines that differ between two responses of the
 //! same setting, such as a nonce or the time, are left out.
 
+use maitred_text::humanize::printable_pattern;
+
 /// Longest quoted part of a line.
 const QUOTED: usize = 60;
 
@@ -61,7 +63,7 @@ impl SteadyPage {
         let mut lines = found.iter();
         if let Some(line) = self.lines.iter().find(|line| !lines.any(|other| other == *line)) {
             let quoted: String = line.trim().chars().take(QUOTED).collect();
-            return Err(format!("it lacks the line '{quoted}'"));
+            return Err(format!("it lacks the line '{}'", printable_pattern(&quoted)));
         }
         match self.count.filter(|expected| *expected != found.len()) {
             Some(expected) => Err(format!("it has {} lines instead of {expected}", found.len())),
@@ -114,6 +116,13 @@ mod tests {
         let steady = steady("{\"goods\":3,\"time\":1}", "{\"goods\":3,\"time\":2}");
         assert_eq!(steady.matches(&page(200, "{\"goods\":3,\"time\":9}")), Ok(()));
         assert!(steady.matches(&page(200, "{\"error\":\"gone\",\"time\":9}")).is_err());
+    }
+
+    #[test]
+    fn a_quoted_line_has_no_control_characters() {
+        let steady = steady("a\n\x1b]52;c;cm0K\x07\u{9b}2J", "a\n\x1b]52;c;cm0K\x07\u{9b}2J");
+        let why = steady.matches(&page(200, "a\nb")).unwrap_err();
+        assert_eq!(why, "it lacks the line '\\u{1b}]52;c;cm0K\\u{7}\\u{9b}2J'");
     }
 
     #[test]

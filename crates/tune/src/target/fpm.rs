@@ -375,7 +375,7 @@ mod tests {
             options: Vec::new(),
             starts_some: true,
         };
-        let master = |pid| Master { pid, began: None, title: String::new() };
+        let master = |pid| Master { pid, began: None, title: String::new(), user: None };
         // No process has this id.
         assert_eq!(fpm.refusal(&master(i32::MAX)), None);
         assert!(fpm.check(&master(i32::MAX), None).is_err(), "nothing new is tried");

@@ -6,9 +6,12 @@ mod maitred;
 pub mod replaced_file;
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use maitred_doctor::facts::PhpServer;
+use maitred_os::{guarded, users};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::measurement::Setting;
@@ -17,6 +20,10 @@ use crate::site::Site;
 use fpm::FpmServer;
 use maitred::MaitredServer;
 use replaced_file::{ReplacedFile, Undo};
+
+/// The folder of root's lock files, and their mode.
+const LOCK_FILES: &str = "/run";
+const LOCK_FILE_MODE: u32 = 0o600;
 
 /// Reloads maitred; returns when that is done.
 pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
@@ -28,11 +35,14 @@ struct Master {
     began: Option<u64>,
     /// The start of its workers' process titles.
     title: String,
+    /// The user of its workers, if it is known.
+    user: Option<u32>,
 }
 
 impl Master {
     fn of(site: &Site) -> Master {
-        Master { pid: site.master, began: processes::began(site.master), title: site.title() }
+        let began = processes::began(site.master);
+        Master { pid: site.master, began, title: site.title(), user: None }
     }
 
     fn is_running(&self) -> bool {
@@ -40,7 +50,7 @@ impl Master {
     }
 
     fn workers(&self) -> Vec<i32> {
-        processes::workers(self.pid, &self.title)
+        processes::workers(self.pid, &self.title, self.user)
     }
 }
 
@@ -77,8 +87,6 @@ pub struct Target {
     now: Setting,
     is_released: bool,
     master: Master,
-    /// The user of its workers, if it is known.
-    user: Option<u32>,
     /// Held until drop.
     _lock: File,
 }
@@ -94,8 +102,7 @@ impl Target {
         let lock = lock(main)?;
         let is_ours = site.service.kind == PhpServer::Maitred;
         let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
-            let file = maitred_config::file_of_pool(main, &site.pool.section);
-            (Box::new(MaitredServer::of(site, main, reload)), real(&file))
+            (Box::new(MaitredServer::of(site, main, reload)), file_of_pool(main, site))
         } else {
             let fpm = FpmServer::of(site)?;
             let file = real(fpm.drop_in());
@@ -111,7 +118,6 @@ impl Target {
             now: Setting::AsItWas,
             is_released: false,
             master: Master::of(site),
-            user: None,
             _lock: lock,
         })
     }
@@ -138,14 +144,12 @@ impl Target {
 
     /// Takes no process of another user for one of the pool's workers, whatever its title.
     pub fn trust_only(&mut self, uid: u32) {
-        self.user = Some(uid);
+        self.master.user = Some(uid);
     }
 
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
-        let mut workers = self.master.workers();
-        workers.retain(|pid| self.user.is_none_or(|uid| processes::is_of(*pid, uid)));
-        workers
+        self.master.workers()
     }
 
     /// Applies a setting, unless it is the current one. Returns when the new workers run.
@@ -305,10 +309,11 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let _lock = lock(main)?;
     let master = Master::of(site);
     if site.service.kind == PhpServer::Maitred {
-        let undo = Undo::begin(&real(main))?;
+        let file = file_of_pool(main, site);
+        let undo = Undo::begin(&file)?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;
-        return Ok(format!("{} is restored: {done}", main.display()));
+        return Ok(format!("{} is restored: {done}", file.display()));
     }
     let mut fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
@@ -341,6 +346,11 @@ fn main_file(site: &Site) -> Result<&Path, String> {
     Ok(Path::new(main))
 }
 
+/// The file of maitred's configuration that has the pool, which may be an included one.
+fn file_of_pool(main: &Path, site: &Site) -> PathBuf {
+    real(&maitred_config::file_of_pool(main, &site.pool.section))
+}
+
 /// The target of a symlink: a replacement must not replace the link.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
@@ -353,7 +363,11 @@ fn lock(main: &Path) -> Result<File, String> {
     let main = real(main);
     let directory = main.parent().unwrap_or(Path::new("/"));
     let shown = directory.display();
-    let file = File::open(directory).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let file = match users::is_root() {
+        true => lock_file(directory),
+        false => File::open(directory),
+    };
+    let file = file.map_err(|why| format!("{shown} cannot be locked: {why}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
@@ -363,6 +377,16 @@ fn lock(main: &Path) -> Result<File, String> {
         )),
         Err(why) => Err(format!("{shown} cannot be locked: {why}")),
     }
+}
+
+/// The file that root locks for a directory. Any user who may read the directory could hold a lock
+/// of the directory itself.
+fn lock_file(directory: &Path) -> io::Result<File> {
+    let of = std::fs::metadata(directory)?;
+    let name = format!("maitred-tune-{:x}-{:x}.lock", of.dev(), of.ino());
+    let path = Path::new(LOCK_FILES).join(name);
+    let opened = guarded::append(&path, LOCK_FILE_MODE);
+    opened.map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", path.display())))
 }
 
 #[cfg(test)]
@@ -387,6 +411,21 @@ mod tests {
         assert!(lock(&link).is_ok());
     }
 
+    #[test]
+    fn a_lock_of_the_folder_by_another_user_does_not_stop_root() {
+        if !users::is_root() {
+            return eprintln!("skipped: other users cannot make files in {LOCK_FILES}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let main = directory.path().join("maitred.toml");
+        std::fs::write(&main, "mine").unwrap();
+        let folder = File::open(directory.path()).unwrap();
+        flock(&folder, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let held = lock(&main).unwrap();
+        assert_eq!(held.metadata().unwrap().mode() & 0o777, LOCK_FILE_MODE);
+        assert!(lock(&main).unwrap_err().contains("another `maitred tune` is running on"));
+    }
+
     const MINE: &str = "listen = [\"127.0.0.1:0\"]\n\n[pools.www]\nmax_children = 2\n\n\
                         [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
 
@@ -401,8 +440,7 @@ mod tests {
             others: Vec::new(),
             now: Setting::AsItWas,
             is_released: false,
-            master: Master { pid: 0, began: None, title: String::new() },
-            user: None,
+            master: Master { pid: 0, began: None, title: String::new(), user: None },
         }
     }
 
