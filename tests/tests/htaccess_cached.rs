@@ -284,6 +284,33 @@ fn an_index_without_directives_gives_way_to_one_before_it() {
     server.stop();
 }
 
+/// A user `bob` with the password `secret`.
+const BOB: &str = "bob:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n";
+const AS_BOB: (&str, &str) = ("Authorization", "Basic Ym9iOnNlY3JldA==");
+
+#[test]
+fn users_and_groups_of_a_removed_file_are_none_while_the_front_runs() {
+    let root = document_root(&[("page.txt", "page"), (".users", BOB), (".groups", "staff: bob")]);
+    let folder = root.path().display();
+    let rules = format!(
+        "AuthType Basic\nAuthName x\nAuthUserFile {folder}/.users\n\
+         AuthGroupFile {folder}/.groups\nRequire group staff\n"
+    );
+    write_file(root.path(), ".htaccess", rules.as_bytes());
+    let server = serve(&root);
+    let status = || ask(&server, "/page.txt", &[AS_BOB]).status;
+    for (file, without) in [(".groups", 401), (".users", 500)] {
+        assert_eq!(status(), 200);
+        let removed = root.path().join("removed");
+        fs::rename(root.path().join(file), &removed).unwrap();
+        wait::until_true("the removed file to be noticed", || status() != 200);
+        assert_eq!(status(), without, "{file}");
+        fs::rename(&removed, root.path().join(file)).unwrap();
+        wait::until_true("the file to be read again", || status() == 200);
+    }
+    server.stop();
+}
+
 #[test]
 fn a_file_that_is_changed_by_another_of_its_links_is_found() {
     let root =
