@@ -133,7 +133,7 @@ fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Resul
     let owner = fs::fstat(fd)?.st_uid;
     let may_leave = owner == 0 || owner == fs::fstat(&target)?.st_uid;
     let path = refused_links::path_in(*directory, segment);
-    // The kernel has followed every link on the way, whoever made it. The walk checks each.
+    // The kernel has followed every link on the way, of any owner. The walk checks each.
     if may_leave
         && let Ok(path) = &path
         && let Ok(place) = checked_walk::look(path, Rule::of_reader())
