@@ -78,6 +78,27 @@ fn whoever_is_logged_in_gets_no_kept_page_and_nobody_gets_hers() {
 }
 
 #[test]
+fn a_cookie_that_an_error_page_sets_keeps_its_requests_out_of_the_cache() {
+    let lost = "<?php setcookie('basket', '1'); echo 'lost';";
+    let root =
+        document_root(&[("index.php", "<?php echo json_encode($_COOKIE);"), ("lost.php", lost)]);
+    give_to_web_user(root.path());
+    let server = Setup::new(root.path())
+        .site("front_controller = \"\"\nerror_pages = { 404 = \"/lost.php\" }")
+        .site("[sites.cache]\nvalid = \"10m\"")
+        .start();
+    assert_eq!(get(&server, "/index.php").text(), "[]");
+    assert!(is_hit(&get(&server, "/index.php")));
+    let lost = get(&server, "/nothing");
+    assert_eq!((lost.status, lost.text().as_str()), (404, "lost"));
+    assert!(lost.header("Set-Cookie").is_some());
+    let own = cookie(&server, "/index.php", "basket=1");
+    assert_eq!(own.text(), r#"{"basket":"1"}"#);
+    assert!(is_site_cookie(&own), "{}", status(&own));
+    server.stop();
+}
+
+#[test]
 fn a_page_that_was_asked_for_with_a_cookie_nobody_knows_is_not_kept() {
     let (_root, setup) = shop("");
     let server = setup.start();

@@ -1,13 +1,14 @@
 //! Decisions of `.htaccess` files are cached, and hold only for what they were made of.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::lowered::Lowered;
 use maitred_tests::server::{
-    Server, Setup, WEB_USER, document_root, give_to_web_user, public_folder,
+    Server, Setup, WEB_USER, document_root, give_to_web_user, public_folder, write_file,
 };
 use maitred_tests::{Target, wait};
 
@@ -188,6 +189,74 @@ fn a_path_without_directives_gets_those_that_come_later() {
     server.stop();
 }
 
+fn write_tree(root: &Path, tree: &[(&str, &str)]) {
+    for (name, text) in tree {
+        write_file(root, name, text.as_bytes());
+    }
+    give_to_web_user(root);
+}
+
+/// Puts another tree in the place of a document root. The former one stays beside it.
+fn replace_root(root: &Path, tree: &[(&str, &str)]) -> PathBuf {
+    let (new, former) = (root.with_extension("new"), root.with_extension("former"));
+    write_tree(&new, tree);
+    fs::rename(root, &former).expect("a folder can be renamed");
+    fs::rename(&new, root).expect("a folder can be renamed");
+    former
+}
+
+#[test]
+fn a_root_that_is_replaced_and_removed_stays_denied_on_every_thread() {
+    let tree = [
+        ("p/.htaccess", "Require all denied\n"),
+        ("p/page.txt", "page"),
+        ("p/page.php", "<?php echo 'ran';"),
+    ];
+    let folder = public_folder();
+    let root = folder.path().join("www");
+    write_tree(&root, &tree);
+    let server = Setup::new(&root).top("front_threads = 2").site("htaccess = true").start();
+    let assert_denied = || {
+        // Connections are accepted by all threads.
+        for _ in 0..16 {
+            for path in ["/p/page.txt", "/p/page.php"] {
+                assert_eq!(ask(&server, path, &[]).status, 403, "{path}");
+            }
+        }
+    };
+    for _ in 0..3 {
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * SETTLED {
+            assert_denied();
+        }
+        fs::remove_dir_all(replace_root(&root, &tree)).unwrap();
+        assert_denied();
+    }
+    server.stop();
+}
+
+#[test]
+fn rules_of_a_new_root_apply_at_once_though_the_former_one_is_still_there() {
+    let [open, closed] = ["Require all granted\n", "Require all denied\n"].map(|rules| {
+        [(".htaccess", rules), ("page.php", "<?php echo 'ran';"), ("list/a.txt", rules)]
+    });
+    let folder = public_folder();
+    let root = folder.path().join("www");
+    write_tree(&root, &open);
+    let server = Setup::new(&root).site("htaccess = true").start();
+    let status = || ask(&server, "/page.php", &[]).status;
+    for (tree, before, after) in [(&closed, 200, 403), (&open, 403, 200)] {
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * SETTLED {
+            assert_eq!(status(), before);
+        }
+        let former = replace_root(&root, tree);
+        assert_eq!(status(), after);
+        fs::remove_dir_all(former).unwrap();
+    }
+    server.stop();
+}
+
 #[test]
 fn an_index_without_directives_gives_way_to_one_before_it() {
     let root = document_root(&[("a/second.html", "second"), ("a/third.html", "third")]);
@@ -212,6 +281,33 @@ fn an_index_without_directives_gives_way_to_one_before_it() {
     assert_eq!(ask(&server, "/a/", &[]).status, 403);
     fs::remove_file(file(".htaccess")).unwrap();
     expect("third");
+    server.stop();
+}
+
+/// A user `bob` with the password `secret`.
+const BOB: &str = "bob:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n";
+const AS_BOB: (&str, &str) = ("Authorization", "Basic Ym9iOnNlY3JldA==");
+
+#[test]
+fn users_and_groups_of_a_removed_file_are_none_while_the_front_runs() {
+    let root = document_root(&[("page.txt", "page"), (".users", BOB), (".groups", "staff: bob")]);
+    let folder = root.path().display();
+    let rules = format!(
+        "AuthType Basic\nAuthName x\nAuthUserFile {folder}/.users\n\
+         AuthGroupFile {folder}/.groups\nRequire group staff\n"
+    );
+    write_file(root.path(), ".htaccess", rules.as_bytes());
+    let server = serve(&root);
+    let status = || ask(&server, "/page.txt", &[AS_BOB]).status;
+    for (file, without) in [(".groups", 401), (".users", 500)] {
+        assert_eq!(status(), 200);
+        let removed = root.path().join("removed");
+        fs::rename(root.path().join(file), &removed).unwrap();
+        wait::until_true("the removed file to be noticed", || status() != 200);
+        assert_eq!(status(), without, "{file}");
+        fs::rename(&removed, root.path().join(file)).unwrap();
+        wait::until_true("the file to be read again", || status() == 200);
+    }
     server.stop();
 }
 

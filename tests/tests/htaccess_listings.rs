@@ -1,6 +1,7 @@
 //! Listings have what a request for each name would get: no files of other tenants, none that are
 //! hidden, and none that a `.htaccess` file denies.
 
+use std::fs;
 use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 
@@ -141,5 +142,25 @@ fn files_deny_and_hide_names_in_the_lists_of_autoindex_too() {
         let (_, said) = run_maitred(&["explain", path, "--config", file]);
         assert!(said.contains(explained), "{path}: {said}");
     }
+    server.stop();
+}
+
+#[test]
+fn a_listing_is_of_the_root_that_a_deployment_has_put_in_place_of_the_former_one() {
+    let folder = public_folder();
+    let (root, new) = (folder.path().join("www"), folder.path().join("new"));
+    for (tree, name) in [(&root, "list/before.txt"), (&new, "list/after.txt")] {
+        write_file(tree, name, b"text");
+        give_to_web_user(tree);
+    }
+    let server = Setup::new(&root).site("autoindex = [\"/list/*\"]").start();
+    let listed = || {
+        let text = http::get(server.address(), "/list/").text();
+        names(&text, &["before.txt", "after.txt"]).join(" ")
+    };
+    assert_eq!(listed(), "before.txt");
+    fs::rename(&root, folder.path().join("former")).expect("a folder can be renamed");
+    fs::rename(&new, &root).expect("a folder can be renamed");
+    assert_eq!(listed(), "after.txt");
     server.stop();
 }

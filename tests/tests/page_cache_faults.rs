@@ -162,6 +162,28 @@ fn a_page_that_the_queue_refuses_to_make_is_made_when_there_is_room() {
 }
 
 #[test]
+fn a_page_that_is_purged_while_its_script_runs_stands_in_for_no_error() {
+    let root = site();
+    let server = setup(&root, &["stale_if_error = \"1h\"", "purge_from = \"127.0.0.1\""]).start();
+    let target = "/a?h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
+    assert_eq!(get(&server, target).text(), "run 1 ");
+    fs::write(flag(&root, "vary"), "HTTP/1.1 500 Broken").unwrap();
+    let stale = get(&server, target);
+    assert_eq!((stale.status, stale.text().as_str()), (200, "run 1 "));
+    fs::write(flag(&root, "hold"), "").unwrap();
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| get(&server, target));
+        wait::until_true("the script to run", || runs(&root) >= 3);
+        let purge = Request::new("PURGE", target).header("Host", "localhost");
+        let purged = http::ask(server.address(), &purge.header("Connection", "close"));
+        assert_eq!(purged.status, 200, "{}", purged.text());
+        fs::write(flag(&root, "go"), "").unwrap();
+        asked.join().unwrap()
+    });
+    assert_eq!((answer.status, answer.text().as_str()), (500, "run 3 "));
+}
+
+#[test]
 fn while_php_is_down_every_kept_page_is_answered_and_said_to_be_stale() {
     let root = site();
     let lines = ["stale_if_error = \"1h\"", "lock_timeout = \"60s\""];

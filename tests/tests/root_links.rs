@@ -252,6 +252,47 @@ fn a_link_below_the_root_is_followed_if_it_is_roots_and_otherwise_logged_with_th
     assert_eq!(get(&server, "/images/cat.txt"), (200, "cat".into()));
 }
 
+#[test]
+fn a_link_below_the_root_is_not_followed_through_a_link_of_another_user() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    for name in ["a/storage/cat.txt", "b/links/index.html"] {
+        write_file(machine.folder.path(), name, b"cat");
+    }
+    for (name, user) in
+        [("a/storage", TENANT), ("a/storage/cat.txt", TENANT), ("b/links", NEIGHBOUR)]
+    {
+        machine.give(name, user);
+    }
+    let server = machine.setup().start();
+    // The target is root's as the first link is, and has the folders of all tenants.
+    machine.link("a/storage/up", machine.folder.path(), TENANT);
+    machine.link("a/public/up", Path::new("../storage/up"), "root");
+    let mark = server.log().mark();
+    assert_refused(&server, "/up/b/shared/dump.sql");
+    let of_tenant = format!("{} is of user `{TENANT}`", machine.path("a/storage/up").display());
+    let line = server.expect_log(mark, &of_tenant);
+    assert!(line.contains(&format!("{} get a 404", machine.path("a/public/up").display())));
+    // A neighbour would choose the tenant's file.
+    machine.link("b/links/cat.txt", &machine.path("a/storage/cat.txt"), NEIGHBOUR);
+    machine.link("a/public/cat.txt", &machine.path("b/links/cat.txt"), TENANT);
+    assert_eq!(get(&server, "/cat.txt").0, 404);
+    machine.give("b/links/cat.txt", "root");
+    assert_eq!(get(&server, "/cat.txt").0, 404, "the neighbour may have moved it there");
+    machine.link("a/public/cat.txt", Path::new("../storage/own.txt"), TENANT);
+    machine.link("a/storage/own.txt", Path::new("cat.txt"), TENANT);
+    assert_eq!(get(&server, "/cat.txt"), (200, "cat".into()));
+    let output = Command::new(maitred_program())
+        .args(["check", "--config"])
+        .arg(server.configuration())
+        .output()
+        .expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&of_tenant), "{said}");
+}
+
 /// A script that is booted once. It leaves a file of its user's in `boots` with each boot. On
 /// request it puts another folder in the place of its document root, and asks for a restart.
 const MOVES: &str = r"<?php

@@ -2,13 +2,14 @@
 //! own answer, with nginx beside as the measure.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::http2;
 use maitred_tests::peer::Peer;
 use maitred_tests::ports;
-use maitred_tests::server::{Server, Setup, document_root, write_file};
+use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
 use maitred_tests::tls::{Authority, curl};
 use maitred_tests::web::Web;
 use tempfile::TempDir;
@@ -218,6 +219,32 @@ fn the_rules_of_the_site_hold_for_a_file_that_a_script_names() {
     assert_eq!(sent.header("X-Frame-Options"), Some("DENY"));
     let lost = http::get(server.address(), &by_path("/protected/gone"));
     assert_eq!((lost.status, lost.text()), (404, "nothing here".into()));
+}
+
+#[test]
+fn a_file_of_a_release_that_a_link_leads_to_since_the_start_is_sent_by_its_real_name() {
+    let site = Site::new();
+    let folder = public_folder();
+    let (current, next) = (folder.path().join("current"), folder.path().join("next"));
+    let switch = |number: u32| {
+        let release = folder.path().join(number.to_string());
+        write_file(&release, "a.txt", format!("release {number}").as_bytes());
+        symlink(&release, &next).unwrap();
+        fs::rename(&next, &current).unwrap();
+        release.join("a.txt").display().to_string()
+    };
+    let first = switch(1);
+    let server = Setup::new(site.root.path())
+        .site(&format!("sendfile_roots = {{ \"/protected/\" = {current:?} }}"))
+        .start();
+    let sent = |file: &str| {
+        let answer = http::get(server.address(), &by_file(file));
+        (answer.status, answer.text())
+    };
+    assert_eq!(sent(&first), (200, "release 1".into()));
+    let second = switch(2);
+    assert_eq!(sent(&second), (200, "release 2".into()));
+    assert_eq!(sent(&first).0, 404);
 }
 
 #[test]

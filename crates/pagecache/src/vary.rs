@@ -76,10 +76,14 @@ impl Vary {
 /// The normalised value of a request header; `None` if it is absent. White space around members is
 /// dropped (RFC 9111 §4.1), and `Accept-Encoding` is reduced to the known encodings that it
 /// accepts. Empty members count: an application that reads the header as one value distinguishes
-/// `a,` from `a`.
+/// `a,` from `a`. Cookies are what a script gets: a comma in them is a part of a value.
 pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) -> Option<Vec<u8>> {
     if name == "accept-encoding" {
         return Some(codings(headers::values(fields, name)));
+    }
+    if name == "cookie" {
+        let lines: Vec<&[u8]> = headers::values(fields, name).collect();
+        return (!lines.is_empty()).then(|| lines.join(&b"; "[..]));
     }
     let mut joined: Option<Vec<u8>> = None;
     for value in headers::values(fields, name) {
@@ -183,6 +187,20 @@ mod tests {
         assert_ne!(empty, value("foo", &[(b"Foo", b"1")]));
         let quoted = value("foo", &[(b"Foo", b"\"a, b\"")]);
         assert_ne!(quoted, value("foo", &[(b"Foo", b"\"a,b\"")]));
+    }
+
+    #[test]
+    fn cookies_differ_as_for_the_script_that_gets_them() {
+        let of = |lines: &[&'static str]| {
+            let fields = lines.iter().map(|line| (&b"Cookie"[..], line.as_bytes()));
+            value(fields, "cookie")
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["lang=de", "theme=dark"]), of(&["lang=de; theme=dark"]));
+        for other in ["lang=de,theme=dark", "lang=de, theme=dark", "lang=de;theme=dark"] {
+            assert_ne!(of(&["lang=de", "theme=dark"]), of(&[other]), "{other}");
+        }
+        assert_ne!(of(&["list=1, 2"]), of(&["list=1,2"]));
     }
 
     #[test]

@@ -441,6 +441,11 @@ impl Store {
         page
     }
 
+    /// Whether a page may have been purged after this stamp, which is of before its lookup.
+    pub fn is_purged_since(&self, stamp: u64, page: &Object) -> bool {
+        self.purges.forgotten() > stamp || self.purges.fate(page) == PurgeState::Removed
+    }
+
     /// Removes an outdated page. A page that has replaced it meanwhile stays. Blocks if there is a
     /// disk tier.
     pub fn drop_page(&self, key: &Key, page: &Object) {

@@ -90,7 +90,7 @@ impl World for NotedWorld<'_> {
 impl Explainer<'_> {
     /// Explains what the `.htaccess` files decide, and what follows.
     pub(super) fn by_htaccess(&mut self, asked: &Asked<'_>, resolver: &mut Resolver) {
-        if let Err(refused) = resolver.refresh() {
+        if let Err(refused) = resolver.refresh(0) {
             return self.refuse(refused.status, refused.why);
         }
         let (memory, decisions) = (ConfMemory::new(&CommonMemory::default()), 0);

@@ -7,7 +7,7 @@ use std::io;
 use crate::backend::attempt::attempt;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
-use crate::handler::cache::tee::Tee;
+use crate::handler::cache::tee::{CookieLearner, Tee};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::respond::TextResponse;
 use crate::handler::script::{self, Caller};
@@ -57,7 +57,8 @@ pub async fn serve<C: HttpClient>(
     if let Some(fill) = &mut fill {
         fill.leave_to_classic_pool();
     }
-    let mut tee = Tee::new(HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers), fill);
+    let encoder = HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers);
+    let mut tee = Tee::new(encoder, fill, CookieLearner::of(cx.thread, &context));
     let mut client = DetachedClient::new(&mut *cx.client, None, false);
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;

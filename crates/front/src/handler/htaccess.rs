@@ -22,7 +22,7 @@ use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
 use crate::site::directory_confs::SiteWorld;
-use crate::site::resolver::{Resolver, Route};
+use crate::site::resolver::{Refused, Resolver, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
 /// Most pages of errors, one for the error of another, for a request (`LimitInternalRecursion`).
@@ -49,41 +49,22 @@ pub async fn route<'r>(
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.
     let is_hidden = path.is_hidden();
     let key = htaccess_cache::key_of(context);
-    let looked = context.site.with_htaccess(|world, resolver| {
-        let cached = world.cached_verdict(&key, context.head);
-        if let Some(round) = cached.and_then(|cached| cached.round) {
-            return Looked { cached: Some(round), ..Looked::default() };
-        }
-        let has_files = world.has_files(path.as_bytes());
-        Looked {
-            document_root: resolver.real_root().to_vec(),
-            has_files,
-            paths: (!has_files).then(|| world.watched(path.as_bytes())),
-            cached: None,
-        }
-    });
-    let looked = match looked {
-        Ok(looked) => looked.unwrap_or_default(),
-        Err(refused) => return refusal::of_path(&refused).into(),
-    };
-    if let Some(round) = looked.cached {
+    if let Some(round) = cached_round(context, &key) {
         let (client, last) = htaccess_cache::restored(context, &round);
         return Evaluated::new(client, is_hidden).decide(context, thread, last).await;
     }
+    let mut looked = match look(context, path) {
+        Ok(looked) => looked,
+        Err(refused) => return refusal::of_path(&refused).into(),
+    };
     if !looked.has_files && !is_hidden {
-        // Nothing to evaluate: the cached route of the path, if it has a file.
-        match context.site.resolve(&context.path, context.query()) {
-            Route::File(entry) => {
-                let saved = Saved::File(Arc::downgrade(&entry));
-                htaccess_cache::save_unchanged(context, looked.paths, saved);
-                return Decision::File(entry);
-            }
-            Route::Script(script) => {
-                let saved = Saved::Script(Arc::clone(&script));
-                htaccess_cache::save_unchanged(context, looked.paths, saved);
-                return Decision::Script(script);
-            }
-            Route::RedirectSlash(_) | Route::Refused(_) => {}
+        match without_directives(context, &mut looked) {
+            Unruled::Served(decision) => return decision,
+            Unruled::NoFile => {}
+            Unruled::OtherRoot => match look(context, path) {
+                Ok(again) => looked = again,
+                Err(refused) => return refusal::of_path(&refused).into(),
+            },
         }
     }
     let (client, log) = client_of(context, looked.document_root);
@@ -110,8 +91,54 @@ pub async fn route<'r>(
         };
     }
     log_mistake(context, thread, &verdict.outcome);
+    if let Err(refused) = context.site.check_root() {
+        return refusal::of_path(&refused).into();
+    }
     let found = Evaluated { unsaved, ..Evaluated::new(client, is_hidden) };
     found.decide(context, thread, FinalRound::of(verdict)).await
+}
+
+/// The last round of the cached decision on a request.
+fn cached_round(context: &RequestContext<'_>, key: &[u8]) -> Option<CachedRound> {
+    let cached = context.site.with_cached_htaccess(|world, _| {
+        world.cached_verdict(key, context.head).and_then(|cached| cached.round)
+    });
+    cached.ok().flatten().flatten()
+}
+
+fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Looked, Refused> {
+    let looked = context.site.with_htaccess(|world, resolver| {
+        let has_files = world.has_files(path.as_bytes());
+        Looked {
+            document_root: resolver.real_root().to_vec(),
+            has_files,
+            paths: (!has_files).then(|| world.watched(path.as_bytes())),
+        }
+    });
+    Ok(looked?.unwrap_or_default())
+}
+
+/// Where there is nothing to evaluate: the cached route of the path, if it has a file.
+fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looked) -> Unruled<'r> {
+    let route = context.site.resolve(&context.path, context.query());
+    if context.site.check_root().is_err() {
+        return Unruled::OtherRoot;
+    }
+    let (saved, decision) = match route {
+        Route::File(entry) => (Saved::File(Arc::downgrade(&entry)), Decision::File(entry)),
+        Route::Script(script) => (Saved::Script(Arc::clone(&script)), Decision::Script(script)),
+        Route::RedirectSlash(_) | Route::Refused(_) => return Unruled::NoFile,
+    };
+    htaccess_cache::save_unchanged(context, looked.paths.take(), saved);
+    Unruled::Served(decision)
+}
+
+/// A path without directives.
+enum Unruled<'r> {
+    Served(Decision<'r>),
+    NoFile,
+    /// The document root was replaced meanwhile.
+    OtherRoot,
 }
 
 fn has_encoded_slash(path: &str) -> bool {
@@ -165,8 +192,6 @@ struct Looked {
     has_files: bool,
     /// What the decision depends on, where no directory has one.
     paths: Option<WatchedPaths>,
-    /// The last round, if the decision is cached.
-    cached: Option<CachedRound>,
 }
 
 struct Evaluated {

@@ -61,7 +61,7 @@ pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
 /// The decision on a request, if it is cached. The path alone is the key where no directive
 /// applies.
 pub fn verdict(context: &RequestContext<'_>) -> Option<CachedVerdict> {
-    let found = context.site.with_htaccess(|world, _| {
+    let found = context.site.with_cached_htaccess(|world, _| {
         let by_path = world.cached_verdict(context.path.as_bytes(), context.head);
         by_path.or_else(|| world.cached_verdict(&key_of(context), context.head))
     });

@@ -21,7 +21,7 @@ use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
 use crate::handler::cache::lookup::{self, LookupResult};
 use crate::handler::cache::refresh;
-use crate::handler::cache::tee::Tee;
+use crate::handler::cache::tee::{CookieLearner, Tee};
 use crate::handler::classic_pool::{self, LeftRequest};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
@@ -145,7 +145,7 @@ async fn run<C: HttpClient>(
     let run = run_of(context, &name, is_shared, &body, &caller);
     let headers = cx.response_headers();
     let encoder = HttpEncoder::<C::HeadWriter>::new(&run, context, &headers);
-    let mut tee = Tee::new(encoder, fill);
+    let mut tee = Tee::new(encoder, fill, CookieLearner::of(cx.thread, context));
     let mut client = DetachedClient::new(&mut *cx.client, wanted, false);
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;

@@ -112,11 +112,13 @@ impl Authenticator {
     pub async fn admit(&self, head: &Head, file: UsersFile<'_>, client: IpAddr) -> Outcome {
         let (users, turns) = match file {
             UsersFile::OfSetting(path) => {
-                let file = FileToCheck { path, setting: "basic_auth", load };
+                let setting = "basic_auth";
+                let file = FileToCheck { path, setting, outlives_removal: true, load };
                 (self.files.get(file).await, &self.turns)
             }
             UsersFile::OfHtaccess { path, .. } => {
-                let file = FileToCheck { path, setting: "AuthUserFile", load: load_as_apache };
+                let (setting, load) = ("AuthUserFile", load_as_apache);
+                let file = FileToCheck { path, setting, outlives_removal: false, load };
                 (self.htaccess_files.get(file).await, &self.htaccess_turns)
             }
         };
@@ -146,7 +148,8 @@ impl Authenticator {
 
     /// The groups of an `AuthGroupFile`; none if it is unusable.
     pub async fn groups(&self, path: &Path) -> Option<Arc<Groups>> {
-        let file = FileToCheck { path, setting: "AuthGroupFile", load: load_groups };
+        let (setting, load) = ("AuthGroupFile", load_groups);
+        let file = FileToCheck { path, setting, outlives_removal: false, load };
         self.groups.get(file).await
     }
 

@@ -29,6 +29,9 @@ pub struct FileToCheck<'a, T> {
     pub path: &'a Path,
     /// The setting that names it, for the log.
     pub setting: &'static str,
+    /// Its last content stays in use if the file is removed. Not so for a file that a `.htaccess`
+    /// names: Apache reads it with each request, and without it there are no users.
+    pub outlives_removal: bool,
     /// Reads and parses it. The error is one sentence, with the file and the line.
     pub load: fn(&Path) -> Result<T, String>,
 }
@@ -56,7 +59,7 @@ impl<T> Default for CheckedFiles<T> {
 }
 
 impl<T: Send + Sync + 'static> CheckedFiles<T> {
-    /// The file as it is now, or as it was last usable.
+    /// The file as it is now, or as it was last usable; a missing one as `file` says.
     pub async fn get(&self, file: FileToCheck<'_, T>) -> Option<Arc<T>> {
         if let Some(current) = self.current(file.path) {
             return current;
@@ -100,7 +103,9 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
             Err(why) => {
                 let is_news = before.as_ref().is_none_or(|known| known.identity != identity);
                 // A file that is being written does not lock everybody out.
-                let former = before.map_or((None, 0), |known| (known.parsed, known.bytes));
+                let stays = identity.is_some() || file.outlives_removal;
+                let former = before.filter(|_| stays);
+                let former = former.map_or((None, 0), |known| (known.parsed, known.bytes));
                 if is_news {
                     let effect = match former.0 {
                         Some(_) => "the former users stay",
@@ -143,9 +148,12 @@ mod tests {
         fs::read(path).map(|text| text.len()).map_err(|error| error.to_string())
     }
 
-    fn get(files: &CheckedFiles<usize>, path: &Path) -> Option<usize> {
+    fn file(path: &Path) -> FileToCheck<'_, usize> {
+        FileToCheck { path, setting: "AuthUserFile", outlives_removal: false, load }
+    }
+
+    fn get(files: &CheckedFiles<usize>, file: FileToCheck<'_, usize>) -> Option<usize> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let file = FileToCheck { path, setting: "AuthUserFile", load };
         runtime.block_on(files.get(file)).map(|length| *length)
     }
 
@@ -156,23 +164,31 @@ mod tests {
         for number in 0..40 {
             let path = folder.path().join(number.to_string());
             fs::write(&path, vec![b'x'; 4 * MEBIBYTE]).unwrap();
-            assert_eq!(get(&files, &path), Some(4 * MEBIBYTE));
+            assert_eq!(get(&files, file(&path)), Some(4 * MEBIBYTE));
             assert!(files.lock().len() <= 16);
         }
     }
 
     #[test]
-    fn a_file_that_is_gone_stays_as_it_was_and_one_that_never_was_is_none() {
+    fn a_removed_file_stays_as_it_was_where_the_setting_says_so_and_any_unusable_one_does() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, never) = (folder.path().join("users"), folder.path().join("never"));
-        let files = CheckedFiles::default();
-        fs::write(&path, "anna").unwrap();
-        assert_eq!(get(&files, &path), Some(4));
-        fs::remove_file(&path).unwrap();
-        for known in files.lock().values_mut() {
-            known.checked -= CHECK_INTERVAL;
+        let path = folder.path().join("users");
+        for outlives_removal in [true, false] {
+            let files = CheckedFiles::default();
+            let get_later = || {
+                for known in files.lock().values_mut() {
+                    known.checked -= CHECK_INTERVAL;
+                }
+                get(&files, FileToCheck { outlives_removal, ..file(&path) })
+            };
+            assert_eq!(get_later(), None);
+            fs::write(&path, "anna").unwrap();
+            assert_eq!(get_later(), Some(4));
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            assert_eq!(get_later(), Some(4), "it cannot be read");
+            fs::remove_dir(&path).unwrap();
+            assert_eq!(get_later(), outlives_removal.then_some(4));
         }
-        assert_eq!(get(&files, &path), Some(4));
-        assert_eq!(get(&files, &never), None);
     }
 }

@@ -24,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
 use crate::site::conf_memory::ConfMemory;
+use crate::site::directory_watch;
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::openat;
 use crate::site::resolver::Resolver;
@@ -53,9 +54,10 @@ pub struct DirectoryConfs {
     /// The memory of what is known.
     memory: ConfMemory,
     moment: u64,
-    /// The decisions on requests, below this real document root.
+    /// The decisions on requests.
     verdicts: VerdictTable,
-    root: Vec<u8>,
+    /// How often the document root of all this was opened again.
+    root_reopened: u64,
 }
 
 #[derive(Debug)]
@@ -121,13 +123,24 @@ impl DirectoryConfs {
             memory,
             moment: 0,
             verdicts: VerdictTable::new(decision_bytes),
-            root: Vec::new(),
+            root_reopened: 0,
         }
     }
 
-    /// Sets the moment: files are checked once in it.
-    pub fn set_moment(&mut self, moment: u64) {
+    /// How often the document root was opened again before the last evaluation began.
+    pub fn root_reopened(&self) -> u64 {
+        self.root_reopened
+    }
+
+    /// Begins an evaluation in this moment, in which files are checked once. Nothing of a former
+    /// document root is used.
+    pub fn begin(&mut self, resolver: &Resolver, moment: u64) {
         self.moment = moment;
+        if self.root_reopened != resolver.reopened() {
+            self.root_reopened = resolver.reopened();
+            self.forget();
+            directory_watch::forget_below(resolver.real_root());
+        }
         if self.known.len() > MAX_DIRECTORIES {
             self.forget_absent();
             if self.known.len() > MAX_DIRECTORIES / 2 {
@@ -153,15 +166,6 @@ impl DirectoryConfs {
         self.known.clear();
         self.memory.clear();
         self.verdicts.clear();
-    }
-
-    /// The decisions for a document root. A root that has moved makes them void.
-    fn verdicts(&mut self, resolver: &Resolver) -> &mut VerdictTable {
-        if self.root != resolver.real_root() {
-            self.root = resolver.real_root().to_vec();
-            self.verdicts.clear();
-        }
-        &mut self.verdicts
     }
 
     /// What the file of a directory has to be as long as a decision holds.
@@ -398,7 +402,7 @@ impl SiteWorld<'_> {
     pub fn cached_verdict(&self, key: &[u8], head: &Head) -> Option<CachedVerdict> {
         let mut confs = self.confs.borrow_mut();
         let moment = confs.moment;
-        confs.verdicts(self.resolver).fresh(key, head, moment)
+        confs.verdicts.fresh(key, head, moment)
     }
 
     /// What it depends on that no directive applies to a path.
@@ -423,7 +427,7 @@ impl SiteWorld<'_> {
     /// Caches a decision.
     pub fn cache_verdict(&self, key: Vec<u8>, new: NewVerdict) {
         let mut confs = self.confs.borrow_mut();
-        confs.verdicts(self.resolver).insert(self.resolver.real_root(), key, new);
+        confs.verdicts.insert(self.resolver.real_root(), key, new);
     }
 
     /// Watches the files of a directory and of those above it.

@@ -106,6 +106,22 @@ pub fn watch(root: &[u8], path: &[u8]) -> Option<Vec<DirectoryId>> {
     }
 }
 
+/// Forgets the directories at and below a path, which may be others by now: no event tells that a
+/// directory above them has moved.
+pub fn forget_below(root: &[u8]) {
+    let is_below = |path: &CString| {
+        let rest = path.as_bytes().strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
+    with(|watcher| {
+        let below = watcher.by_path.iter().filter(|(path, _)| is_below(path));
+        let ids: Vec<i32> = below.map(|(_, id)| id.0).collect();
+        for id in ids {
+            watcher.forget(id);
+        }
+    });
+}
+
 fn watch_directory(path: &CStr) -> Option<DirectoryId> {
     WATCHER.with(|watcher| {
         let mut watcher = watcher.borrow_mut();
@@ -271,6 +287,24 @@ mod tests {
         std::fs::rename(tree.path("a/b"), tree.path("c")).unwrap();
         assert_eq!(unchanged_until(&watched, until.unwrap(), 0), None);
         assert!(!are_watched(&watched));
+    }
+
+    #[test]
+    fn a_tree_whose_parent_has_moved_is_watched_anew_at_its_path() {
+        let tree = Tree::new();
+        let (root, file) = (tree.path("a/b"), tree.path("a/b/file"));
+        let (root, file) = (root.as_os_str().as_bytes(), file.as_os_str().as_bytes());
+        let before = watch(root, file).unwrap();
+        std::fs::rename(tree.path("a"), tree.path("old")).unwrap();
+        std::fs::create_dir_all(tree.path("a/b")).unwrap();
+        forget_below(root);
+        assert!(!are_watched(&before));
+        let watched = watch(root, file).unwrap();
+        are_unchanged(&watched, 0, 0);
+        let since = last_change();
+        assert!(are_unchanged(&watched, since, 0));
+        std::fs::write(tree.path("a/b/file"), "1").unwrap();
+        assert!(!are_unchanged(&watched, since, 0));
     }
 
     #[test]

@@ -214,12 +214,34 @@ impl Site {
 
     /// The directory at a path, if it has no index file.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
+        let open = |resolver: &Mutex<Resolver>, path: &CleanPath<'_>| {
+            with(resolver, |resolver| {
+                resolver.refresh(thread::arrival()).ok()?;
+                resolver.open_folder(path)
+            })
+        };
         let Some((resolver, rest)) = self.alias(path) else {
-            return with(&self.resolver, |resolver| resolver.open_folder(path));
+            return open(&self.resolver, path);
         };
         let rest = encode_rest(path, rest);
-        let rest = clean_path(&rest).ok()?;
-        with(resolver, |resolver| resolver.open_folder(&rest))
+        open(resolver, &clean_path(&rest).ok()?)
+    }
+
+    /// Checks that the document root is the one whose `.htaccess` files were last evaluated: one
+    /// that a deployment has replaced meanwhile may have lost them before.
+    ///
+    /// # Errors
+    /// When it is another one, or cannot be opened.
+    pub fn check_root(&self) -> Result<(), Refused> {
+        let Some(confs) = &self.htaccess else { return Ok(()) };
+        let evaluated = confs.lock().unwrap_or_else(PoisonError::into_inner).root_reopened();
+        with(&self.resolver, |resolver| {
+            resolver.refresh(0)?;
+            match resolver.reopened() == evaluated {
+                true => Ok(()),
+                false => Err(Refused::notable(503, "the document root is being replaced")),
+            }
+        })
     }
 
     /// Whether paths lead to folders besides the root.
@@ -246,12 +268,32 @@ impl Site {
         &self,
         work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
     ) -> Result<Option<T>, Refused> {
+        self.with_root(|resolver| resolver.refresh(thread::arrival()), work)
+    }
+
+    /// As [`Site::with_htaccess`], to find a cached decision: its paths are watched by their names,
+    /// which a root that has moved away has lost.
+    ///
+    /// # Errors
+    /// As [`Site::with_htaccess`].
+    pub fn with_cached_htaccess<T>(
+        &self,
+        work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
+    ) -> Result<Option<T>, Refused> {
+        self.with_root(Resolver::follow_link, work)
+    }
+
+    fn with_root<T>(
+        &self,
+        refresh: impl FnOnce(&mut Resolver) -> Result<(), Refused>,
+        work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
+    ) -> Result<Option<T>, Refused> {
         let Some(confs) = &self.htaccess else { return Ok(None) };
         let mut confs = confs.lock().unwrap_or_else(PoisonError::into_inner);
-        // Access depends on them: nothing older than the request will do.
-        confs.set_moment(thread::arrival());
         with(&self.resolver, |resolver| {
-            resolver.refresh()?;
+            refresh(resolver)?;
+            // Access depends on them: nothing older than the request will do.
+            confs.begin(resolver, thread::arrival());
             let world = SiteWorld {
                 resolver,
                 confs: RefCell::new(&mut confs),

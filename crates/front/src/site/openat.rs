@@ -56,8 +56,8 @@ impl Opened {
 
 /// Opens `path` (absolute in the site: `/a/b`, no dot segments) below `root`. Symbolic links that
 /// stay in the root are followed; those that leave it, only if the link and its target have the
-/// same owner (nginx calls this `disable_symlinks if_not_owner`), or if the link is root's and
-/// leads where root's may ([`maitred_os::walk`]).
+/// same owner (nginx calls this `disable_symlinks if_not_owner`) or the link is root's, and if each
+/// link on the way leads where its owner's may ([`maitred_os::walk`]).
 ///
 /// # Errors
 ///
@@ -131,11 +131,10 @@ fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Resul
         opened => opened?,
     };
     let owner = fs::fstat(fd)?.st_uid;
-    if owner == fs::fstat(&target)?.st_uid {
-        return Ok(target);
-    }
+    let may_leave = owner == 0 || owner == fs::fstat(&target)?.st_uid;
     let path = refused_links::path_in(*directory, segment);
-    if owner == 0
+    // The kernel has followed every link on the way, of any owner. The walk checks each.
+    if may_leave
         && let Ok(path) = &path
         && let Ok(place) = checked_walk::look(path, Rule::of_reader())
     {

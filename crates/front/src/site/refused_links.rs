@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use maitred_os::users;
-use maitred_os::walk::{self, Rule};
+use maitred_os::walk::{self, Rule, Stopped};
 
 use crate::site::logged_paths::LoggedPaths;
 
@@ -39,17 +39,23 @@ pub fn path_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<PathBuf> {
 /// Logs that a link is not followed, unless it was logged recently.
 pub fn log(link: &Path) {
     if LOGGED.is_due(link, Instant::now())
-        && let Some(sentence) = sentence(link)
+        && let Some(sentence) = sentence(link, Rule::of_reader())
     {
         tracing::warn!("{sentence}");
     }
 }
 
 /// Why the link is not followed, and the remedy; none if there is no such link any more.
-fn sentence(link: &Path) -> Option<String> {
+fn sentence(link: &Path, rule: Rule) -> Option<String> {
     let own = fs::symlink_metadata(link).ok()?.uid();
     let target = fs::metadata(link).ok()?.uid();
     let real = fs::canonicalize(link).ok()?;
+    if let Err(Stopped::Foreign(foreign)) = walk::look(link, rule)
+        && foreign.link != link
+    {
+        let link = link.display();
+        return Some(format!("requests through the symbolic link {link} get a 404: {foreign}"));
+    }
     let (own, target) = (users::name_of(own), users::name_of(target));
     let (link, real) = (link.display(), real.display());
     Some(format!(
@@ -65,8 +71,9 @@ pub fn find(root: &Path, own: u32) -> Vec<String> {
     let Ok(real) = fs::canonicalize(root) else {
         return Vec::new();
     };
-    let refused = links_below(root).into_iter().filter(|link| is_refused(link, &real, own));
-    refused.filter_map(|link| sentence(&link)).collect()
+    let rule = Rule::Read { own };
+    let refused = links_below(&real).into_iter().filter(|link| is_refused(link, &real, rule));
+    refused.filter_map(|link| sentence(&link, rule)).collect()
 }
 
 /// The links below a folder, those nearest to it first. Links to folders are not descended into.
@@ -91,13 +98,14 @@ fn links_below(root: &Path) -> Vec<PathBuf> {
     links
 }
 
-fn is_refused(link: &Path, root: &Path, own: u32) -> bool {
+fn is_refused(link: &Path, root: &Path, rule: Rule) -> bool {
     let (Ok(of_link), Ok(target)) = (fs::symlink_metadata(link), fs::metadata(link)) else {
         return false;
     };
     let is_inside = fs::canonicalize(link).is_ok_and(|real| real.starts_with(root));
-    let is_followed = || of_link.uid() == 0 && walk::look(link, Rule::Read { own }).is_ok();
-    of_link.uid() != target.uid() && !is_inside && !is_followed()
+    let may_leave = of_link.uid() == 0 || of_link.uid() == target.uid();
+    let is_followed = may_leave && walk::look(link, rule).is_ok();
+    !is_inside && !is_followed
 }
 
 #[cfg(test)]

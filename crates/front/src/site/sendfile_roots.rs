@@ -118,7 +118,11 @@ impl SendfileRoots {
 
     fn of_file(&self, file: &[u8]) -> Result<(&OpenRoot, String), NotSent> {
         let below = |root: &OpenRoot| {
-            let below = |resolver: &mut Resolver| resolver.below(file).map(encode_path);
+            let below = |resolver: &mut Resolver| {
+                // A root that cannot be opened has its former name, and refuses the file later.
+                let _ = resolver.follow_link();
+                resolver.below(file).map(encode_path)
+            };
             with(&root.resolver, below)
         };
         self.longest(below).ok_or_else(|| {

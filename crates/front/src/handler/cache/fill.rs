@@ -228,7 +228,7 @@ impl<'a> Fill<'a> {
             self.take_validation(said, times);
             return Err(Failure::Intercepted(status));
         }
-        if is_error(status) && self.stale.as_ref().is_some_and(|(_, stale)| stale.if_error) {
+        if is_error(status) && self.has_stale_for_error() {
             return Err(Failure::Intercepted(status));
         }
         let admitted = self.admit(said, times);
@@ -504,7 +504,7 @@ impl<'a> Fill<'a> {
         if is_no_error {
             return None;
         }
-        let (page, stale) = self.stale.take().filter(|(_, stale)| stale.if_error)?;
+        let (page, stale) = self.take_stale_for_error()?;
         let status = CacheStatus::Hit { ttl: -whole(stale.by), detail: Some(ON_ERROR) };
         self.counts = false;
         self.finish(FillResult::ServedStale);

@@ -54,6 +54,21 @@ impl Drop for PendingRefresh {
 }
 
 impl Fill<'_> {
+    /// Whether the stale page may be served in place of an error.
+    pub(crate) fn has_stale_for_error(&self) -> bool {
+        let stale = self.stale.as_ref().filter(|(_, stale)| stale.if_error);
+        // The script has taken its time: the page may have been purged, or the lease has ended,
+        // and other nodes may have purged it.
+        let is_purged = |page: &Object| self.cache.store.is_purged_since(self.stamp, page);
+        stale.is_some_and(|(page, _)| self.cache.lease.holds() && !is_purged(page))
+    }
+
+    /// The stale page, if it may be served in place of an error.
+    pub(crate) fn take_stale_for_error(&mut self) -> Option<(Arc<Object>, Stale)> {
+        let may_be_served = self.has_stale_for_error();
+        self.stale.take().filter(|_| may_be_served)
+    }
+
     /// The state for a refresh after the request.
     pub fn into_pending(mut self: Box<Self>) -> PendingRefresh {
         self.counts = false;

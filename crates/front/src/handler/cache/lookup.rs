@@ -71,6 +71,7 @@ pub async fn lookup<'a, C: HttpClient>(
             let why = Bypass::PurgeLog;
             (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
             fill.primary = Some(primary);
+            fill.stale = None;
             fill.bypass(plan, why);
             return Ok(LookupResult::Forward(fill));
         }
@@ -423,7 +424,7 @@ async fn join<C: HttpClient>(
             match told {
                 Ok(Ok(FillNotice::Retry)) => return Ok(JoinResult::Retry),
                 Ok(Ok(FillNotice::UseStale)) => {
-                    let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
+                    let stale = fill.take_stale_for_error();
                     let next = stale.map(|(page, stale)| JoinResult::UseStale(page, stale));
                     return Ok(next.unwrap_or(JoinResult::Forward));
                 }

@@ -1,15 +1,20 @@
 //! A tee for a script's response: to the client, and to the cache.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_fastcgi::ResponseEvent;
 use maitred_fastcgi::cgi::HeadReader;
+use maitred_pagecache::cookies;
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
+use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::fill::Fill;
+use crate::handler::context::RequestContext;
 use crate::handler::script_response::HttpEncoder;
 use crate::http::client::HeadWriter;
+use crate::services::Thread;
 
 /// The exit status of a script after a fatal error: its response may be incomplete.
 const FATAL: u32 = 255;
@@ -98,18 +103,40 @@ impl<'a> CacheObserver<'a> {
     }
 }
 
+/// Learns the cookies that the script of an error page sets, whose response is never stored.
+pub struct CookieLearner<'a> {
+    cache: Arc<Cache>,
+    of: &'a SiteCache,
+}
+
+impl<'a> CookieLearner<'a> {
+    /// The learner for a request; none where it has a [`Fill`], or its site has no cache.
+    pub fn of(thread: &Thread, context: &RequestContext<'a>) -> Option<CookieLearner<'a>> {
+        context.error_page?;
+        let cache = thread.shared.cache.clone()?;
+        let of = context.site.cache.as_ref()?;
+        Some(CookieLearner { cache, of })
+    }
+}
+
 /// A response for the client, and for the cache if the site has one.
 pub struct Tee<'a, W: HeadWriter> {
     /// The client's side.
     encoder: HttpEncoder<'a, W>,
     observer: CacheObserver<'a>,
+    /// None once it has learned.
+    learner: Option<CookieLearner<'a>>,
 }
 
 impl<'a, W: HeadWriter> Tee<'a, W> {
     /// An empty response.
-    pub fn new(encoder: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
+    pub fn new(
+        encoder: HttpEncoder<'a, W>,
+        fill: Option<Box<Fill<'a>>>,
+        learner: Option<CookieLearner<'a>>,
+    ) -> Tee<'a, W> {
         let observer = CacheObserver::new(fill);
-        Tee { encoder, observer }
+        Tee { encoder, observer, learner }
     }
 
     /// The client's side.
@@ -136,6 +163,11 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
             self.encoder.cache_status = Some(seen.cache_status);
         }
         let taken = self.encoder.take(said);
+        if let Some(head) = self.encoder.script_head()
+            && let Some(CookieLearner { cache, of }) = self.learner.take()
+        {
+            cache.learn(of, cookies::set_by(head.headers()));
+        }
         if let Err(failure) = &taken {
             self.observer.replaced(failure);
         }

@@ -12,12 +12,23 @@ impl Resolver {
         &self.real_root
     }
 
-    /// Follows a change of the links that lead to the root, if any lead there.
+    /// Opens the root again if its name leads to another folder. Checked once in an `arrival` of
+    /// requests (0: always): what is not cached is looked up below a descriptor, which would be
+    /// that of a folder that a deployment has moved away or removed.
     ///
     /// # Errors
     /// When the root cannot be opened.
-    pub fn refresh(&mut self) -> Result<(), Refused> {
-        self.follow_link()
+    pub fn refresh(&mut self, arrival: u64) -> Result<(), Refused> {
+        if arrival == 0 || self.refreshed != arrival || self.root.is_err() {
+            self.follow_root()?;
+            self.refreshed = self.refreshed.max(arrival);
+        }
+        Ok(())
+    }
+
+    /// How often the root was opened again. What is known of its files holds until this changes.
+    pub fn reopened(&self) -> u64 {
+        self.reopened
     }
 
     /// A script, whatever its name: a directive has chosen its handler. `name` is its path below

@@ -126,6 +126,10 @@ pub struct Resolver {
     script_root: Option<Arc<[u8]>>,
     /// The root; or why it is refused.
     root: Result<Root, Stopped>,
+    /// How often it was opened again.
+    reopened: u64,
+    /// The arrival of the last check by [`Resolver::refresh`].
+    refreshed: u64,
     table: PathTable,
     /// The encodings of files, if some are compressed.
     compression: Option<Arc<Compression>>,
@@ -153,6 +157,8 @@ impl Resolver {
             site,
             root_name,
             root,
+            reopened: 0,
+            refreshed: 0,
             table: PathTable::new(limits),
             compression: None,
             siblings: Siblings::new(limits),
@@ -466,7 +472,7 @@ impl Resolver {
     ///
     /// Where no link leads to the root, its files keep their names whatever happens to it, and it
     /// is enough to check when one of them has changed.
-    fn follow_link(&mut self) -> Result<(), Refused> {
+    pub(crate) fn follow_link(&mut self) -> Result<(), Refused> {
         match self.root.is_ok() && *self.real_root == *self.root_name {
             true => Ok(()),
             false => self.follow_root(),
@@ -480,6 +486,7 @@ impl Resolver {
             return Ok(());
         }
         self.table.clear();
+        self.reopened += 1;
         self.root = Root::open(&self.site.root, &self.root_name, self.site.front);
         match &self.root {
             Ok(root) => {
