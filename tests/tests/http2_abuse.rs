@@ -192,6 +192,34 @@ fn a_flood_of_empty_frames_is_cut_off() {
 }
 
 #[test]
+fn uploads_that_are_refused_leave_the_other_streams_of_their_connection() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1000)]);
+    client.ask(1, "/large.php");
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/hello.txt"),
+        (":authority", "localhost"),
+    ]);
+    // All of them fit the window of the connection.
+    for stream in (3..17).step_by(2) {
+        client.ask_with(stream, &post, 0);
+        for flags in [0, 0, 0, 0, 0, 0, 0, END_STREAM] {
+            let piece = frame(DATA, flags, stream, &[b'x'; 16 * 1024]);
+            client.send(&piece).expect("the server takes a body");
+        }
+        client.body(stream);
+    }
+    for stream in [0, 1] {
+        let more = frame(WINDOW_UPDATE, 0, stream, &(2_u32 << 20).to_be_bytes());
+        client.send(&more).expect("the server takes a window");
+    }
+    assert_eq!(client.body(1).len(), 16 * 65536);
+}
+
+#[test]
 fn a_flood_of_window_updates_is_cut_off() {
     withstands(|client| {
         // The window grows by nothing worth mentioning, and never too far.
