@@ -27,6 +27,7 @@ use crate::backend::progress::ScriptProgress;
 use crate::http::body::Body;
 use crate::http::deadline::{self, Fields};
 use crate::logging::log_limit::ScriptLog;
+use crate::logging::script_messages::printable;
 use crate::pool::Pool;
 use crate::pool::exchange::{Exchange, ExchangeEvent};
 use crate::pool::overrun::watch_left;
@@ -142,7 +143,8 @@ impl Backend {
 
     /// Logs an error of a request to this backend, within the limit of log lines.
     pub fn log(&self, line: &dyn fmt::Display) {
-        let line = line.to_string();
+        // The parameters that a web server in front sends may have line ends and escapes in them.
+        let line = printable(&line.to_string());
         if self.may_log(line.len()) {
             tracing::error!("{self}: {line}");
         }
