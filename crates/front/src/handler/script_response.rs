@@ -255,7 +255,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         (framing, known)
     }
 
-    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut body = std::mem::take(&mut self.first);
         let is_head = self.context.head.kind() == Method::Head;
         if !carries_body(is_head, self.status) {
@@ -269,10 +269,10 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let is_whole = over && self.announced.is_none_or(|left| left == 0);
         if let Some(mut encoder) = self.encoder.take() {
             if is_whole {
-                body = encoder.last(&body)?;
+                body = encoder.last(&body).map_err(not_compressed)?;
             } else {
                 if !body.is_empty() {
-                    body = encoder.piece(&body)?;
+                    body = encoder.piece(&body).map_err(not_compressed)?;
                 }
                 self.encoder = Some(encoder);
             }
@@ -296,11 +296,19 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             ResponseFraming::NoBody => {}
         }
         if over && !is_whole {
-            // Fewer bytes than `Content-Length`: only the end of the connection can show that.
+            // Fewer bytes than `Content-Length`: only the end of the connection can show that, and
+            // where it is the end of the response as well, only an end in the middle.
             self.reusable = false;
+            if self.framing == ResponseFraming::UntilClose {
+                return Err(Failure::invalid("it has fewer bytes than its Content-Length"));
+            }
         }
         Ok(())
     }
+}
+
+fn not_compressed(error: io::Error) -> Failure {
+    Failure::invalid(format!("it cannot be compressed: {error}"))
 }
 
 impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
@@ -333,8 +341,7 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
             self.framed = true;
         }
         self.head = Some(head);
-        let framed = self.frame_body(over, &mut out);
-        framed.map_err(|error| Failure::invalid(format!("it cannot be compressed: {error}")))?;
+        self.frame_body(over, &mut out)?;
         Ok(out)
     }
 
