@@ -9,7 +9,7 @@ use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
-    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
     INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
 };
 use maitred_tests::server::{Server, Setup, document_root};
@@ -196,6 +196,9 @@ fn uploads_that_are_refused_leave_the_other_streams_of_their_connection() {
     let root = site();
     let server = Server::start(root.path());
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1000)]);
+    client.wait_for("the server's settings", |frame| frame.kind == SETTINGS);
+    let is_larger = |frame: &Frame| frame.kind == WINDOW_UPDATE && frame.stream == 0;
+    client.wait_for("a larger window", is_larger);
     client.ask(1, "/large.php");
     let post = fields(&[
         (":method", "POST"),

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use maitred_tests::cached::pages;
 use maitred_tests::fastcgi::record;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::odd::Odd;
@@ -155,8 +156,9 @@ fn pages_that_are_not_complete_hold_bounded_memory_and_the_next_ones_are_stored(
         wait::until_true("the test to go on", || may_end.load(Ordering::SeqCst));
         let _ = stream.write_all(&record(END_REQUEST, 1, &[0; 8]));
     });
-    let root = document_root(&[("index.php", "")]);
+    let (root, (_pages, cache_dir)) = (document_root(&[("index.php", "")]), pages());
     let server = Setup::new(root.path())
+        .top(&cache_dir)
         .upstream(&upstream.address().to_string())
         .top("cache_memory = \"64M\"")
         .site("[sites.cache]\nvalid = \"1d\"")

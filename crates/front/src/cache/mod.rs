@@ -73,7 +73,7 @@ pub struct Cache {
     memory_limit: u64,
     disk_limit: Option<u64>,
     pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
-    pub(crate) fill_memory: FillMemory,
+    fill_memory: Arc<FillMemory>,
     /// Running background refreshes.
     pub(crate) refreshes: AtomicUsize,
     /// Pages that are being compressed.
@@ -134,7 +134,7 @@ impl Cache {
                 Store::open(limits(None), "", now())?.0
             }
         };
-        let (fills, fill_memory) = (Fills::default(), FillMemory::default());
+        let (fills, fill_memory) = (Fills::default(), Arc::<FillMemory>::default());
         fill_memory.follow(config);
         let changed = Notify::new();
         Ok(Cache {
@@ -374,6 +374,7 @@ pub struct SiteCache {
     pub(crate) purge_from: Networks,
     figures: Arc<SiteCacheStats>,
     pub(crate) cookies: Arc<SiteCookies>,
+    pub(crate) fill_memory: Arc<FillMemory>,
     /// The thread of this site.
     thread: u32,
 }
@@ -393,6 +394,7 @@ impl SiteCache {
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
             cookies: all.cookies.of(&key, &cache.rules),
+            fill_memory: all.fill_memory.clone(),
             site,
             key,
             purge_from: Networks::new(&cache.purge_from),

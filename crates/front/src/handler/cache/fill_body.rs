@@ -2,11 +2,9 @@
 //!
 //! [`FillMemory`]: crate::cache::fill_memory::FillMemory
 
-use std::sync::Arc;
-
 use maitred_pagecache::admit::NotStored;
 
-use crate::cache::{Cache, SiteCache};
+use crate::cache::SiteCache;
 
 /// Bytes of each body that do not count: a worker has as much in its buffers, and most pages take
 /// no lock.
@@ -14,7 +12,6 @@ const UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// A body that is being collected.
 pub struct FillBody<'a> {
-    cache: Arc<Cache>,
     of: &'a SiteCache,
     bytes: Vec<u8>,
     counted: usize,
@@ -22,8 +19,8 @@ pub struct FillBody<'a> {
 
 impl<'a> FillBody<'a> {
     /// An empty body of a page of this site.
-    pub fn new(cache: Arc<Cache>, of: &'a SiteCache) -> FillBody<'a> {
-        FillBody { cache, of, bytes: Vec::new(), counted: 0 }
+    pub fn new(of: &'a SiteCache) -> FillBody<'a> {
+        FillBody { of, bytes: Vec::new(), counted: 0 }
     }
 
     /// Appends a piece; the whole has at most `largest` bytes.
@@ -57,7 +54,7 @@ impl<'a> FillBody<'a> {
     pub fn clear(&mut self) {
         self.bytes = Vec::new();
         if self.counted > 0 {
-            self.cache.fill_memory.release(&self.of.key, self.counted as u64);
+            self.of.fill_memory.release(&self.of.key, self.counted as u64);
             self.counted = 0;
         }
     }
@@ -65,7 +62,7 @@ impl<'a> FillBody<'a> {
     fn count(&mut self, capacity: usize) -> bool {
         let counted = capacity.saturating_sub(UNCOUNTED_BYTES).max(self.counted);
         let more = (counted - self.counted) as u64;
-        if more > 0 && !self.cache.fill_memory.take(&self.of.key, more) {
+        if more > 0 && !self.of.fill_memory.take(&self.of.key, more) {
             return false;
         }
         self.counted = counted;
