@@ -136,8 +136,9 @@ impl Backend {
 
     /// Records a rejected request; `line` is its log line.
     pub fn note_rejection(&self, outcome: RequestOutcome, line: impl FnOnce() -> String) {
-        if let Backend::Pool(pool) = self {
-            pool.saturation.rejected(outcome, line);
+        match self {
+            Backend::Pool(pool) => pool.saturation.rejected(outcome, line),
+            Backend::Upstream(..) => self.log(&line()),
         }
     }
 

@@ -14,3 +14,4 @@ pub(crate) mod server_timing;
 pub(crate) mod shared_budget;
 pub(crate) mod spool;
 pub(crate) mod spool_folder;
+pub(crate) mod transfers;

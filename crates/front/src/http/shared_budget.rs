@@ -15,6 +15,11 @@ pub struct SharedBudget {
 }
 
 impl SharedBudget {
+    /// A budget whose limit is not known yet.
+    pub const fn unlimited() -> SharedBudget {
+        SharedBudget { limit: None, used: 0, by_owner: BTreeMap::new() }
+    }
+
     /// Sets the most that all owners may have together. What is in use beyond it stays.
     pub fn limit_to(&mut self, most: u64) {
         self.limit = Some(most);
