@@ -1,6 +1,6 @@
 //! The memory of pages on their way into the cache, whose bodies are collected until they are
-//! complete. An upstream server that sends slowly, or never ends a response, would otherwise have as
-//! much as its clients like.
+//! complete. An upstream server that sends slowly, or never ends a response, would otherwise have
+//! as much as its clients like.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
-//! What owners share, such as pools the bytes in files of `spool_dir`: each may have as much as would
-//! still be free then, or a multiple of it (Choudhury and Hahne, Dynamic Queue Length Thresholds,
-//! 1998). So one alone gets a large part, and always leaves some to the next. Pure.
+//! What owners share, such as pools the bytes in files of `spool_dir`: each may have as much as
+//! would still be free then, or a multiple of it (Choudhury and Hahne, Dynamic Queue Length
+//! Thresholds, 1998). So one alone gets a large part, and always leaves some to the next. Pure.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use crate::http::shared_budget::SharedBudget;
 /// are only held open included.
 const SHARE: u64 = 4;
 
-/// Idle connections are kept while less than one in this many descriptors is in use.
+/// Idle connections stay open while less than one in this many descriptors is in use.
 const PART_WITH_IDLE: u64 = 4;
 
 /// `Retry-After` of a request without a descriptor, in seconds.

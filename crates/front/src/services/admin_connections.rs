@@ -1,7 +1,7 @@
 //! The connections of the admin listener. They do not count towards the limit of clients, so that
-//! administrators can connect when clients have used up theirs; and whoever may connect, such as the
-//! scripts of any tenant, takes no place for longer than it is free: when all are taken, the oldest
-//! connection without a request is closed, or else the one with the oldest request.
+//! administrators can connect when clients have used up theirs. The scripts of any tenant may
+//! connect as well, so no place is safe: when all are taken, the oldest connection without a
+//! request is closed for the next, or else the one with the oldest request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,6 +1,6 @@
-//! Encoders of responses that are compressed while they are sent. Each takes about a megabyte for as
-//! long as its response needs. The workers of a pool limit their number; that of an upstream server
-//! has a limit of its own.
+//! Encoders of responses that are compressed while they are sent. Each takes about a megabyte for
+//! as long as its response needs. The workers of a pool limit their number; those of upstream
+//! servers have a limit of their own.
 
 use std::io;
 
