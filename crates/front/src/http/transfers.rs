@@ -11,7 +11,7 @@ use crate::http::shared_budget::SharedBudget;
 const SHARE: u64 = 4;
 
 /// Idle connections stay open while less than one in this many descriptors is in use.
-const PART_WITH_IDLE: u64 = 4;
+const PART_WITH_IDLE: u64 = 2;
 
 /// `Retry-After` of a request without a descriptor, in seconds.
 pub const RETRY_SECONDS: u64 = 5;
