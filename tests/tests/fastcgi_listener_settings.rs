@@ -91,6 +91,30 @@ fn users_and_groups_of_a_list_may_connect() {
     server.stop();
 }
 
+#[test]
+fn a_target_of_the_web_server_adds_no_line_to_the_log_when_its_body_cannot_be_stored() {
+    let (root, folder) = (site(), public_folder());
+    let (setup, socket) = setup(&root, &folder, &[]);
+    let server = setup.start();
+    fs::remove_dir(server.spool()).expect("the folder is empty");
+    let body = vec![b'x'; 4 << 20];
+    let length = body.len().to_string();
+    let mut all = params(
+        root.path(),
+        "/hello.php",
+        &[("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", &length)],
+    );
+    let target = all.iter_mut().find(|(name, _)| name == "REQUEST_URI");
+    target.expect("a target").1.push_str("\nforged \x1b[2J");
+    let mut wire = Wire::connect(&socket);
+    // The server reads no more than it needs to refuse the body.
+    let _ = wire.try_send(&request(1, true, &all, &body));
+    let line = server.expect_log(0, "forged");
+    assert!(line.contains("POST /hello.php") && line.contains("cannot be stored"), "{line:?}");
+    assert!(!line.contains('\x1b'), "{line:?}");
+    server.stop();
+}
+
 /// What a listener at this address answers; nothing if it does not talk with us.
 fn ask_over_tcp(address: SocketAddr, root: &Path) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("the listener is listened at");

@@ -9,7 +9,7 @@ use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
-    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
     INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
 };
 use maitred_tests::server::{Server, Setup, document_root};
@@ -189,6 +189,37 @@ fn a_flood_of_empty_frames_is_cut_off() {
         client.ask_with(1, &post, 0);
         assert_calmed(flood(client, |_| frame(DATA, 0, 1, &[])));
     });
+}
+
+#[test]
+fn uploads_that_are_refused_leave_the_other_streams_of_their_connection() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1000)]);
+    client.wait_for("the server's settings", |frame| frame.kind == SETTINGS);
+    let is_larger = |frame: &Frame| frame.kind == WINDOW_UPDATE && frame.stream == 0;
+    client.wait_for("a larger window", is_larger);
+    client.ask(1, "/large.php");
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/hello.txt"),
+        (":authority", "localhost"),
+    ]);
+    // All of them fit the window of the connection.
+    for stream in (3..17).step_by(2) {
+        client.ask_with(stream, &post, 0);
+        for flags in [0, 0, 0, 0, 0, 0, 0, END_STREAM] {
+            let piece = frame(DATA, flags, stream, &[b'x'; 16 * 1024]);
+            client.send(&piece).expect("the server takes a body");
+        }
+        client.body(stream);
+    }
+    for stream in [0, 1] {
+        let more = frame(WINDOW_UPDATE, 0, stream, &(2_u32 << 20).to_be_bytes());
+        client.send(&more).expect("the server takes a window");
+    }
+    assert_eq!(client.body(1).len(), 16 * 65536);
 }
 
 #[test]

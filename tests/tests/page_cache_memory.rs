@@ -3,11 +3,21 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use maitred_tests::Target;
-use maitred_tests::http::{Connection, Request};
+use maitred_tests::cached::pages;
+use maitred_tests::fastcgi::record;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::odd::Odd;
 use maitred_tests::outside::page_cache;
 use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{Target, wait};
+
+/// Types of FastCGI records (§8).
+const END_REQUEST: u8 = 3;
+const STDOUT: u8 = 6;
 
 /// The server's limit. The bar is 64 MB under a gigabyte: `MAITRED_MEMORY_BAR=1`.
 struct Load {
@@ -125,4 +135,61 @@ fn memory_has_no_more_than_it_may_and_what_is_asked_for_most() {
     if let Some(grown) = grown {
         assert!(grown < (load.room << 20) + BESIDE_BYTES, "{grown}");
     }
+}
+
+#[test]
+fn pages_that_are_not_complete_hold_bounded_memory_and_the_next_ones_are_stored() {
+    const PAGES: u64 = 30;
+    const BODY_BYTES: usize = 12 << 20;
+    const LIMIT_BYTES: u64 = 64 << 20;
+    let goes_on = Arc::new(AtomicBool::new(false));
+    let may_end = goes_on.clone();
+    let upstream = Odd::start(move |mut stream| {
+        let mut bytes = [0; 16 * 1024];
+        let _ = stream.read(&mut bytes);
+        let head = b"Content-Type: text/plain\r\n\r\n";
+        let _ = stream.write_all(&record(STDOUT, 1, head));
+        let piece = record(STDOUT, 1, &[b'x'; 32 * 1024]);
+        for _ in 0..BODY_BYTES / (32 * 1024) {
+            let _ = stream.write_all(&piece);
+        }
+        wait::until_true("the test to go on", || may_end.load(Ordering::SeqCst));
+        let _ = stream.write_all(&record(END_REQUEST, 1, &[0; 8]));
+    });
+    let (root, (_pages, cache_dir)) = (document_root(&[("index.php", "")]), pages());
+    let server = Setup::new(root.path())
+        .top(&cache_dir)
+        .upstream(&upstream.address().to_string())
+        .top("cache_memory = \"64M\"")
+        .site("[sites.cache]\nvalid = \"1d\"")
+        .start();
+    let before = private_bytes(&server);
+    let mut connections: Vec<Connection> = (0..PAGES)
+        .map(|page| {
+            let mut connection = Connection::open(server.address());
+            let request = Request::get(&format!("/{page}"));
+            connection.send(&request.to_bytes()).expect("it is sent");
+            // In pieces, so that the test does not hold them.
+            connection.read_until(b"\r\n\r\n").expect("a header");
+            connection
+        })
+        .collect();
+    for connection in &mut connections {
+        for _ in 0..BODY_BYTES / (1 << 20) {
+            connection.read_bytes(1 << 20).expect("a part of the body");
+        }
+    }
+    let after = private_bytes(&server);
+    let grown = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+    println!("private bytes of the front {before:?}, then {after:?}");
+    if let Some(grown) = grown {
+        assert!(grown < LIMIT_BYTES + BESIDE_BYTES, "{grown}");
+    }
+    goes_on.store(true, Ordering::SeqCst);
+    for connection in &mut connections {
+        connection.read_until(b"0\r\n\r\n").expect("the end of the body");
+    }
+    let ask = || http::get(server.address(), "/next").header("Cache-Status").map(str::to_owned);
+    wait::until("a page to be stored", || ask().filter(|said| said.contains("; hit;")));
+    server.stop();
 }

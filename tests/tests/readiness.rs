@@ -133,3 +133,36 @@ fn a_unix_socket_has_the_same_pages_and_wait_gives_up_without_a_server() {
     let usage = Command::new(maitred_program()).arg("wait").output().expect("maitred runs");
     assert_eq!(usage.status.code(), Some(2));
 }
+
+#[test]
+fn connections_that_take_all_places_of_the_admin_listener_make_room_for_the_next() {
+    let (root, admin) = (site(), free_address());
+    let server = setup(root.path(), admin).start();
+    wait_until_ready(admin);
+    let open = || std::net::TcpStream::connect(admin).expect("the listener accepts");
+    let silent: Vec<_> = (0..64).map(|_| open()).collect();
+    assert_eq!(page(admin, "/ready").0, 200);
+    let halves: Vec<_> = (0..64)
+        .map(|_| {
+            let mut stream = open();
+            stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n").expect("it is sent");
+            stream
+        })
+        .collect();
+    assert_eq!(page(admin, "/ready").0, 200);
+    // These get more responses than a socket takes, and read none.
+    let deaf: Vec<_> = (0..64)
+        .map(|_| {
+            let mut stream = open();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096)
+                .expect("a size can be set");
+            let asks = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+            // The connection may be closed for one of the next.
+            let _ = stream.write_all(asks.as_bytes());
+            stream
+        })
+        .collect();
+    assert_eq!(page(admin, "/ready").0, 200);
+    drop((silent, halves, deaf));
+    server.stop();
+}

@@ -253,6 +253,37 @@ fn an_error_page_whose_script_sends_another_status_has_the_framing_of_its_own() 
 }
 
 #[test]
+fn a_body_that_an_error_leaves_unread_is_no_request_when_the_script_of_its_page_fails() {
+    let root = site();
+    write_file(root.path(), "dies.php", b"<?php posix_kill(getmypid(), SIGKILL);");
+    write_file(root.path(), "docs/.htaccess", b"ErrorDocument 404 /dies.php\n");
+    let server = serve(
+        &root,
+        &[
+            "htaccess = true",
+            "max_body_size = 1000",
+            "error_pages = { 404 = \"/dies.php\", 413 = \"/dies.php\" }",
+        ],
+    );
+    let hidden = Request::get("/style.css").to_bytes();
+    for (target, framing) in [
+        ("/nothing", "Content-Length: 60000"),
+        ("/nothing", "Transfer-Encoding: chunked"),
+        ("/docs/nothing", "Content-Length: 60000"),
+        ("/docs/nothing", "Transfer-Encoding: chunked"),
+        ("/index.php", "Content-Length: 60000"),
+    ] {
+        let mut connection = Connection::open(server.address());
+        let head = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n");
+        connection.send(&[head.as_bytes(), &hidden].concat()).expect("it is sent");
+        let response = connection.read_response(false).expect("a response");
+        let ends = response.header("Connection");
+        assert_eq!((response.status, ends), (502, Some("close")), "{target} {framing}");
+        assert!(connection.is_closed_by_server(), "{target} {framing}");
+    }
+}
+
+#[test]
 fn what_follows_a_request_for_a_missing_classic_pool_is_the_next_request() {
     let root = site();
     write_file(root.path(), "classic.php", b"<?php header('X-Accel-Redirect: @classic');");

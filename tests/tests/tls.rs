@@ -123,6 +123,28 @@ fn an_answer_that_breaks_off_does_not_pass_for_a_whole_one() {
 }
 
 #[test]
+fn a_compressed_response_that_is_shorter_than_its_length_does_not_pass_for_a_whole_one() {
+    let served = served_with(&[], |setup| setup.site("compression = [\"gzip\"]"));
+    for (name, length) in [("short.php", 3_000_000), ("whole.php", 2_000_000)] {
+        let script = format!(
+            "<?php header('Content-Length: {length}');
+             for ($i = 0; $i < 20; $i++) {{ echo str_repeat('x', 100000); flush(); }}"
+        );
+        write_file(served.root.path(), name, script.as_bytes());
+    }
+    let ends_in_the_middle = |path: &str| {
+        let head = "HTTP/1.0\r\nHost: localhost\r\nAccept-Encoding: gzip";
+        let output = served.ask(&[], &format!("GET {path} {head}\r\n\r\n"));
+        let said = text(&output.stdout);
+        assert!(said.contains("Content-Encoding: gzip"), "{said}");
+        assert!(!said.contains("Content-Length"), "{said}");
+        text(&output.stderr).contains("unexpected eof while reading")
+    };
+    assert!(ends_in_the_middle("/short.php"));
+    assert!(!ends_in_the_middle("/whole.php"));
+}
+
+#[test]
 fn plain_http_is_sent_to_https_if_that_is_wanted() {
     let hsts = "hsts = \"366d\"\nhsts_include_subdomains = true\nhsts_preload = true";
     let served = served(&["redirect = true", hsts]);

@@ -50,6 +50,8 @@ reasons! {
         Stale = "stale",
         /// It is larger than `max_object_size`.
         TooLarge = "too-large",
+        /// Other pages on their way into the cache have all the memory that they may have.
+        NoMemory = "no-memory",
         /// It has more tags than are supported.
         TooManyTags = "too-many-tags",
         /// It has not been requested often enough (`min_uses`).
@@ -71,11 +73,14 @@ reasons! {
 }
 
 impl NotStored {
-    /// Whether the request is the reason: the response to another one may be stored.
+    /// Whether the request is the reason, or its moment: the response to another one may be stored.
     pub fn is_of_request(self) -> bool {
         matches!(
             self,
-            NotStored::Authorization | NotStored::ContentEncoding | NotStored::VaryTooLong
+            NotStored::Authorization
+                | NotStored::ContentEncoding
+                | NotStored::NoMemory
+                | NotStored::VaryTooLong
         )
     }
 }

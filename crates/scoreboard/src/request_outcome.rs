@@ -108,6 +108,9 @@ outcomes! {
         upstream {
             /// The FastCGI server of a site with `upstream` cannot be reached.
             Unreachable => "unreachable" 502 Error "The upstream server cannot be reached.",
+            /// It has as many connections as the limit of open files allows it.
+            UpstreamFull => "upstream_full" 503 Summary
+                "Too many connections to the upstream server are open.",
             /// It sent nothing for too long.
             UpstreamTimeout => "upstream_timeout" 504 Error "The upstream server timed out.",
         }

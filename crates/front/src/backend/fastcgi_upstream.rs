@@ -1,5 +1,6 @@
 //! An upstream FastCGI server in place of a pool, such as php-fpm on a socket.
 
+use crate::backend::error::Failure;
 use crate::backend::{lookups, upstream_sockets};
 use std::future::Future;
 use std::io;
@@ -13,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use crate::http::transfers::Transfer;
 use crate::pool::exchange::ExchangeEvent;
 
 /// Connect timeout.
@@ -29,6 +31,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 /// One request to an upstream FastCGI server, over a separate connection.
 pub struct ForeignRequest {
     stream: Box<dyn ByteStream>,
+    _transfer: Transfer,
     /// The unsent part of the request.
     unsent: Vec<u8>,
     sent: usize,
@@ -45,15 +48,19 @@ impl ForeignRequest {
     /// Connects and starts to send `request`.
     ///
     /// # Errors
-    /// One sentence with the server's name and the error.
-    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<ForeignRequest, String> {
-        let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
+    /// When the server has as many connections as it may, or cannot be reached.
+    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<ForeignRequest, Failure> {
+        let name = name(upstream);
+        let transfer = Transfer::begin(&name.as_str().into());
+        let transfer = transfer.ok_or(RequestOutcome::UpstreamFull)?;
+        let unreachable = |why| Failure::detailed(RequestOutcome::Unreachable, why);
         let stream = tokio::time::timeout(CONNECT, open(upstream))
             .await
-            .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
-            .map_err(describe)?;
+            .map_err(|_| unreachable(format!("{name} did not accept a connection in 5 s")))?
+            .map_err(|error| unreachable(format!("{name} cannot be reached: {error}")))?;
         Ok(ForeignRequest {
             stream,
+            _transfer: transfer,
             unsent: request,
             sent: 0,
             assignment_sent: false,

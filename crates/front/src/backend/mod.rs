@@ -27,6 +27,7 @@ use crate::backend::progress::ScriptProgress;
 use crate::http::body::Body;
 use crate::http::deadline::{self, Fields};
 use crate::logging::log_limit::ScriptLog;
+use crate::logging::script_messages::printable;
 use crate::pool::Pool;
 use crate::pool::exchange::{Exchange, ExchangeEvent};
 use crate::pool::overrun::watch_left;
@@ -135,14 +136,16 @@ impl Backend {
 
     /// Records a rejected request; `line` is its log line.
     pub fn note_rejection(&self, outcome: RequestOutcome, line: impl FnOnce() -> String) {
-        if let Backend::Pool(pool) = self {
-            pool.saturation.rejected(outcome, line);
+        match self {
+            Backend::Pool(pool) => pool.saturation.rejected(outcome, line),
+            Backend::Upstream(..) => self.log(&line()),
         }
     }
 
     /// Logs an error of a request to this backend, within the limit of log lines.
     pub fn log(&self, line: &dyn fmt::Display) {
-        let line = line.to_string();
+        // The parameters that a web server in front sends may have line ends and escapes in them.
+        let line = printable(&line.to_string());
         if self.may_log(line.len()) {
             tracing::error!("{self}: {line}");
         }

@@ -108,11 +108,9 @@ impl Run<'_> {
                 let submitted = pool.submit(thread, request, self.queue_request(&limits));
                 Source::Pool(submitted.map_err(|outcome| limits.outcome(outcome))?)
             }
-            Backend::Upstream(upstream, _) => Source::Foreign(
-                Box::pin(ForeignRequest::connect(upstream, request))
-                    .await
-                    .map_err(|why| Failure::detailed(RequestOutcome::Unreachable, why))?,
-            ),
+            Backend::Upstream(upstream, _) => {
+                Source::Foreign(Box::pin(ForeignRequest::connect(upstream, request)).await?)
+            }
         };
         let waited = self.wait_in_queue(client, &mut source, &limits, progress).await;
         progress.held_back = waited.is_err() && source.is_held_back();

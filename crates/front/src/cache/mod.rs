@@ -5,6 +5,7 @@ pub(crate) mod cache_stats;
 pub(crate) mod compressing;
 pub(crate) mod cookies;
 pub(crate) mod disk_pace;
+pub(crate) mod fill_memory;
 pub(crate) mod invalidation;
 pub(crate) mod key_host;
 pub(crate) mod lease;
@@ -38,6 +39,7 @@ use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats}
 use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
+use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
 use crate::runtime::clock::since_1970;
@@ -71,6 +73,7 @@ pub struct Cache {
     memory_limit: u64,
     disk_limit: Option<u64>,
     pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
+    fill_memory: Arc<FillMemory>,
     /// Running background refreshes.
     pub(crate) refreshes: AtomicUsize,
     /// Pages that are being compressed.
@@ -131,7 +134,8 @@ impl Cache {
                 Store::open(limits(None), "", now())?.0
             }
         };
-        let fills = Fills::default();
+        let (fills, fill_memory) = (Fills::default(), Arc::<FillMemory>::default());
+        fill_memory.follow(config);
         let changed = Notify::new();
         Ok(Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
@@ -143,6 +147,7 @@ impl Cache {
             threads,
             memory_limit: memory,
             fills,
+            fill_memory,
             refreshes: AtomicUsize::new(0),
             compressing: CompressingKeys::default(),
             changed,
@@ -278,6 +283,7 @@ impl Cache {
     /// pages are to be dropped then, by [`Cache::drop_sites`].
     pub fn use_sites(&self, config: &Config) -> BTreeSet<String> {
         self.cookies.follow(config);
+        self.fill_memory.follow(config);
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
         let now = self.known.load();
         // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
@@ -368,6 +374,7 @@ pub struct SiteCache {
     pub(crate) purge_from: Networks,
     figures: Arc<SiteCacheStats>,
     pub(crate) cookies: Arc<SiteCookies>,
+    pub(crate) fill_memory: Arc<FillMemory>,
     /// The thread of this site.
     thread: u32,
 }
@@ -387,6 +394,7 @@ impl SiteCache {
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
             cookies: all.cookies.of(&key, &cache.rules),
+            fill_memory: all.fill_memory.clone(),
             site,
             key,
             purge_from: Networks::new(&cache.purge_from),

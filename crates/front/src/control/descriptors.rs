@@ -13,12 +13,19 @@ const PART_OF_POOLS: u64 = 4;
 const PART_OF_SPOOLED: u64 = 16;
 /// Descriptors of temporary files where there are few.
 const FEW_OF_SPOOLED: u64 = 128;
-/// Descriptors reserved for large files that are sent, where there are few.
+/// Descriptors reserved for large files, where there are few.
 const FEW_OF_FILES: u64 = 256;
-/// Of the descriptors beyond [`FEW`], large files may have one in this many.
+/// Of the descriptors beyond [`FEW`], that many again are reserved: one in this many.
 const PART_OF_FILES: u64 = 16;
-/// Most descriptors of large files, of all threads together.
+/// Most descriptors reserved for large files, of all threads together.
 const MOST_OF_FILES: u64 = 4096;
+/// Of those, files that are only held open may have one in this many.
+const PART_OF_HELD: u64 = 2;
+/// With upstream servers, transfers may also have one in this many of what is left to connections.
+const PART_OF_UPSTREAMS: u64 = 2;
+/// Without, one in this many of what is left beyond [`FEW`]: few clients are sent large files at a
+/// time, and several of them one file.
+const PART_OF_DOWNLOADS: u64 = 4;
 /// Up to this many descriptors, cached pages have none; of those beyond, they may have one in
 /// [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
 const FEW: u64 = 4096;
@@ -40,6 +47,8 @@ pub struct DescriptorUsers {
     pub workers: u64,
     /// A site has a cache.
     pub has_cache: bool,
+    /// A site has an upstream server.
+    pub has_upstreams: bool,
 }
 
 /// The shares of a limit of descriptors.
@@ -47,8 +56,10 @@ pub struct DescriptorUsers {
 pub struct DescriptorShares {
     /// Of cached pages.
     pub pages: u64,
-    /// Of large files that are sent.
-    pub files: u64,
+    /// Of large files that are held open, as a part of the next.
+    pub held: u64,
+    /// Of connections to upstream servers, and of all large files that are open.
+    pub transfers: u64,
     /// Of temporary files.
     pub spooled: u64,
     /// Of connections.
@@ -66,8 +77,19 @@ impl DescriptorShares {
             users.pools.saturating_mul(2 * users.threads).saturating_add(users.workers);
         let pools = generation.saturating_mul(GENERATIONS).min(limit / PART_OF_POOLS);
         let reserved = RESERVED.max(OF_THE_FRONT + spooled + pools);
-        let connections = limit.saturating_sub(reserved + files + pages).max(FEWEST_CONNECTIONS);
-        DescriptorShares { pages, files, spooled, connections }
+        let left = limit.saturating_sub(reserved + files + pages);
+        let most = left.saturating_sub(FEWEST_CONNECTIONS);
+        let further = match users.has_upstreams {
+            true => (left / PART_OF_UPSTREAMS).min(most),
+            false => left.saturating_sub(FEW) / PART_OF_DOWNLOADS,
+        };
+        DescriptorShares {
+            pages,
+            held: files / PART_OF_HELD,
+            transfers: files + further,
+            spooled,
+            connections: (left - further).max(FEWEST_CONNECTIONS),
+        }
     }
 }
 
@@ -76,16 +98,16 @@ mod tests {
     use super::*;
 
     const ONE_POOL: DescriptorUsers =
-        DescriptorUsers { threads: 2, pools: 1, workers: 8, has_cache: true };
+        DescriptorUsers { threads: 2, pools: 1, workers: 8, has_cache: true, has_upstreams: false };
 
     #[test]
     fn cached_pages_and_large_files_have_more_descriptors_where_there_are_many() {
         let of = |limit| {
             let shares = DescriptorShares::of(limit, ONE_POOL);
-            (shares.pages, shares.files)
+            (shares.pages, shares.held)
         };
-        assert_eq!([0, 1024, FEW].map(of), [(0, 256); 3]);
-        assert_eq!((of(20_000), of(1 << 20)), ((1988, 1250), (4096, 4096)));
+        assert_eq!([0, 1024, FEW].map(of), [(0, 128); 3]);
+        assert_eq!((of(20_000), of(1 << 20)), ((1988, 625), (4096, 2048)));
         let none = DescriptorUsers { has_cache: false, ..ONE_POOL };
         assert_eq!(DescriptorShares::of(1 << 20, none).pages, 0);
     }
@@ -100,8 +122,22 @@ mod tests {
         assert_eq!(of(600, ONE_POOL), (128, 88));
         assert_eq!(of(4096, ONE_POOL), (256, 4096 - 256 - 100 - 256 - 24));
         let many = DescriptorUsers { pools: 300, workers: 600, ..ONE_POOL };
-        assert_eq!(of(20_000, many), (1250, 20_000 - 1988 - 1250 - 100 - 1250 - 3600));
+        let left = 20_000 - 1988 - 1250 - 100 - 1250 - 3600;
+        assert_eq!(of(20_000, many), (1250, left - (left - FEW) / 4));
         let endless = DescriptorUsers { workers: u64::MAX, ..many };
-        assert_eq!(of(20_000, endless).1, 20_000 - 1988 - 1250 - 100 - 1250 - 5000);
+        let left = 20_000 - 1988 - 1250 - 100 - 1250 - 5000;
+        assert_eq!(of(20_000, endless).1, left - (left - FEW) / 4);
+    }
+
+    #[test]
+    fn upstream_servers_have_as_many_descriptors_as_connections_do() {
+        let users = DescriptorUsers { has_upstreams: true, ..ONE_POOL };
+        let of = |limit| {
+            let shares = DescriptorShares::of(limit, users);
+            (shares.transfers - 2 * shares.held, shares.connections)
+        };
+        let left = 4096 - 256 - 100 - 256 - 24;
+        assert_eq!(of(4096), (left / 2, left / 2));
+        assert_eq!((of(600), of(0)), ((24, 64), (0, 64)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use maitred_config::Config;
+use maitred_config::{Config, Destination, Site};
 use maitred_control::{FromFront, Received, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
@@ -16,6 +16,7 @@ use crate::admin::announced;
 use crate::cache::Cache;
 use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::control::descriptors::{DescriptorShares, DescriptorUsers};
+use crate::http::transfers;
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
@@ -176,10 +177,11 @@ fn prepare(
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let shares = DescriptorShares::of(limit, descriptor_users(&config, threads));
+    transfers::limit_to(shares.transfers);
     let size = FrontSize {
         threads,
         max_connections: usize::try_from(shares.connections).unwrap_or(usize::MAX),
-        open_files: usize::try_from(shares.files / u64::from(threads.max(1))).unwrap_or(0),
+        open_files: usize::try_from(shares.held / u64::from(threads.max(1))).unwrap_or(0),
         spooled_files: shares.spooled,
     };
     let pages = usize::try_from(shares.pages).unwrap_or(0);
@@ -223,7 +225,12 @@ fn descriptor_users(config: &Config, threads: u32) -> DescriptorUsers {
         pools: config.pools.len() as u64,
         workers: config.pools.iter().map(|pool| u64::from(pool.most_workers(cores))).sum(),
         has_cache: config.sites.iter().any(|site| site.cache.is_some()),
+        has_upstreams: config.sites.iter().any(has_upstreams),
     }
+}
+
+fn has_upstreams(site: &Site) -> bool {
+    matches!(site.destination, Destination::Upstream(_)) || !site.rules.proxy.is_empty()
 }
 
 /// Warns at the start of an error that would otherwise show only as a 507 later.

@@ -11,6 +11,7 @@ use maitred_rules::site_rules::Refusal;
 use crate::handler::context::RequestContext;
 use crate::handler::respond::TextResponse;
 use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
+use crate::http::transfers::RETRY_SECONDS;
 use crate::logging::repeated::RepeatedErrors;
 use crate::site::resolver::{FOREIGN_FILE, FOREIGN_LINK, Route};
 
@@ -28,7 +29,11 @@ pub fn of_path(refused: &Refused) -> TextResponse {
         400 => BAD_PATH,
         _ => FAILED,
     };
-    TextResponse::new(refused.status, reason)
+    let response = TextResponse::new(refused.status, reason);
+    match refused.status {
+        503 => response.with("Retry-After", &RETRY_SECONDS.to_string()),
+        _ => response,
+    }
 }
 
 /// The response to a request that a rule refuses; logs it.

@@ -61,7 +61,7 @@ pub async fn serve<C: HttpClient>(
         }
     }
     if let Some(tried) = rejected(cx, context, script, fill.as_deref()) {
-        return Box::pin(respond_rejected(cx, fill, tried)).await;
+        return Box::pin(respond_rejected(cx, context, fill, tried)).await;
     }
     Box::pin(run(cx, context, script, fill)).await
 }
@@ -94,19 +94,20 @@ fn rejected<C: HttpClient>(
 
 async fn respond_rejected<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
     fill: Option<Box<Fill<'_>>>,
     tried: Attempt,
 ) -> io::Result<After> {
     let Attempt { outcome, progress, retry_after, .. } = tried;
     let Err(failure) = outcome else {
-        return Ok(After::Keep);
+        return Ok(after(true, context));
     };
     if let Some(fill) = fill
         && let Some(after) = Box::pin(fill.respond_cached(cx, &failure)).await
     {
         return after;
     }
-    fail(cx, &failure, retry_after, &progress).await
+    fail(cx, context, &failure, retry_after, &progress).await
 }
 
 async fn run<C: HttpClient>(
@@ -285,12 +286,13 @@ pub fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &m
     record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
-/// What happens to the connection after a complete response.
+/// What happens to the connection after a complete response. An error page leaves it as the error
+/// does, which knows whether the body of the request is unread.
 pub fn after(is_reusable: bool, context: &RequestContext<'_>) -> After {
     match context.error_page {
+        Some(page) if page.after != After::Keep => page.after,
         _ if !is_reusable => After::Close,
-        Some(page) => page.after,
-        None => After::Keep,
+        _ => After::Keep,
     }
 }
 
@@ -315,12 +317,13 @@ pub async fn fall_short<C: HttpClient>(
     if let (Failure::FileNamed, Some(said)) = (&failure, encoder.script_head()) {
         return accel_redirect::serve(cx, context, name, said).await;
     }
-    fail(cx, &failure, retry_after, &progress).await
+    fail(cx, context, &failure, retry_after, &progress).await
 }
 
 /// Responds in place of a script.
 async fn fail<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
     failure: &Failure,
     retry_after: Option<u64>,
     progress: &ScriptProgress,
@@ -342,5 +345,6 @@ async fn fail<C: HttpClient>(
         response = response.with("Retry-After", &seconds.to_string());
         response = response.with("Cache-Control", "no-store");
     }
-    cx.respond(response, After::Keep).await
+    // The body of the request may be unread where the script makes an error page.
+    cx.respond(response, after(true, context)).await
 }

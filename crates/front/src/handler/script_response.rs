@@ -11,6 +11,7 @@ use maitred_http1::{
 };
 use maitred_pagecache::admit;
 
+use crate::backend::Backend;
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
 use crate::backend::run::Run;
@@ -24,7 +25,7 @@ use crate::http::early_hints::{self, Hints};
 use crate::http::headers::Header;
 use crate::http::server_timing;
 use crate::runtime::clock::http_date;
-use crate::site::compress::{Effort, Encoder, Plan};
+use crate::site::compress::{Encoder, PassingEncoder, Plan};
 
 /// The response to one request over HTTP.
 pub struct HttpEncoder<'a, W: HeadWriter> {
@@ -39,7 +40,7 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     /// Bytes of body still to come, if the script has sent the `Content-Length` header.
     announced: Option<u64>,
     /// Compresses the body, if it is sent while the script runs.
-    encoder: Option<Box<Encoder>>,
+    encoder: Option<Box<PassingEncoder>>,
     framed: bool,
     hints: Hints,
     /// Early hints that have not been sent: bytes, or headers.
@@ -212,19 +213,21 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let Some(coding) = plan.coding else { return };
         let is_head = self.context.head.kind() == Method::Head;
         let mut length = None;
-        if !is_head {
-            let begun = match over {
-                true => Encoder::whole(coding, &self.first).map(|coded| {
-                    length = Some(coded.len() as u64);
-                    (self.first, self.announced) = (coded, length);
-                }),
-                false => Encoder::new(coding, Effort::Passing).map(|encoder| {
-                    self.encoder = Some(Box::new(encoder));
-                }),
-            };
-            if begun.is_err() {
+        if !is_head && over {
+            let Ok(coded) = Encoder::whole(coding, &self.first) else {
                 return plan.give_up();
-            }
+            };
+            length = Some(coded.len() as u64);
+            (self.first, self.announced) = (coded, length);
+        } else if !is_head {
+            let encoder = match self.run.backend {
+                Backend::Pool(_) => PassingEncoder::of_pool(coding),
+                Backend::Upstream(..) => PassingEncoder::of_upstream(coding),
+            };
+            let Some(encoder) = encoder else {
+                return plan.give_up();
+            };
+            self.encoder = Some(Box::new(encoder));
         }
         self.framing =
             response_framing(self.context.head.version(), is_head, self.status_of(head), length);
@@ -252,7 +255,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         (framing, known)
     }
 
-    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut body = std::mem::take(&mut self.first);
         let is_head = self.context.head.kind() == Method::Head;
         if !carries_body(is_head, self.status) {
@@ -266,10 +269,10 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let is_whole = over && self.announced.is_none_or(|left| left == 0);
         if let Some(mut encoder) = self.encoder.take() {
             if is_whole {
-                body = encoder.last(&body)?;
+                body = encoder.last(&body).map_err(not_compressed)?;
             } else {
                 if !body.is_empty() {
-                    body = encoder.piece(&body)?;
+                    body = encoder.piece(&body).map_err(not_compressed)?;
                 }
                 self.encoder = Some(encoder);
             }
@@ -293,11 +296,19 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             ResponseFraming::NoBody => {}
         }
         if over && !is_whole {
-            // Fewer bytes than `Content-Length`: only the end of the connection can show that.
+            // Fewer bytes than `Content-Length`: only the end of the connection can show that, and
+            // where it is the end of the response as well, only an end in the middle.
             self.reusable = false;
+            if self.framing == ResponseFraming::UntilClose {
+                return Err(Failure::invalid("it has fewer bytes than its Content-Length"));
+            }
         }
         Ok(())
     }
+}
+
+fn not_compressed(error: io::Error) -> Failure {
+    Failure::invalid(format!("it cannot be compressed: {error}"))
 }
 
 impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
@@ -330,8 +341,7 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
             self.framed = true;
         }
         self.head = Some(head);
-        let framed = self.frame_body(over, &mut out);
-        framed.map_err(|error| Failure::invalid(format!("it cannot be compressed: {error}")))?;
+        self.frame_body(over, &mut out)?;
         Ok(out)
     }
 

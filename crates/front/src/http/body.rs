@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use maitred_http1::Refusal;
 
 use crate::http::request_memory::own_bytes_left;
-use crate::http::spool_budget::SpoolPurpose;
-use crate::http::spool_folder::{SpoolPlace, SpooledBytes};
+use crate::http::spool_folder::{SpoolPlace, SpoolPurpose, SpooledBytes};
 
 /// Bodies up to this many bytes stay in memory.
 pub const MEMORY_BYTES: usize = 64 * 1024;

@@ -11,6 +11,7 @@ pub(crate) mod headers;
 pub mod hosts;
 pub(crate) mod request_memory;
 pub(crate) mod server_timing;
+pub(crate) mod shared_budget;
 pub(crate) mod spool;
-pub(crate) mod spool_budget;
 pub(crate) mod spool_folder;
+pub(crate) mod transfers;

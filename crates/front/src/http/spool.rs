@@ -11,8 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::http::body::blocking;
-use crate::http::spool_budget::SpoolPurpose;
-use crate::http::spool_folder::{SpoolPlace, SpooledBytes};
+use crate::http::spool_folder::{SpoolPlace, SpoolPurpose, SpooledBytes};
 use crate::net::client_memory::{self, ClientMemory};
 
 /// Memory buffer of one response in bytes, for a client that does not share it between streams.

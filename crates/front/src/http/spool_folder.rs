@@ -1,4 +1,4 @@
-//! `spool_dir`, with the account of all that is in its files ([`SpoolBudget`]).
+//! `spool_dir`, with the account of all that is in its files.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -12,13 +12,36 @@ use maitred_text::humanize::{self, lasted};
 use tokio::sync::Notify;
 
 use crate::http::body::blocking;
-use crate::http::spool_budget::{SpoolBudget, SpoolPurpose};
+use crate::http::shared_budget::SharedBudget;
 
 /// How long the free space of the file system counts as known.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// An episode without space ends after this long with enough of it.
 const CALM: Duration = Duration::from_secs(60);
+
+/// Quarters of the free space of a file system that all spooled bytes may take by default.
+const DEFAULT_QUARTERS: u64 = 3;
+
+/// What bytes are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpoolPurpose {
+    /// A response that its client has not read yet. Without space its script waits.
+    Response,
+    /// The body of a request, which is refused without space: bodies may take more, so that slow
+    /// readers of a pool leave space to its uploads.
+    Body,
+}
+
+impl SpoolPurpose {
+    /// Bytes that an owner may have for each byte that is free.
+    fn share(self) -> u64 {
+        match self {
+            SpoolPurpose::Response => 1,
+            SpoolPurpose::Body => 4,
+        }
+    }
+}
 
 /// All files that are spooled by this front.
 #[derive(Debug)]
@@ -31,9 +54,9 @@ pub struct SpoolSpace {
 
 #[derive(Debug, Default)]
 struct SpaceState {
-    budget: SpoolBudget,
+    budget: SharedBudget,
     /// The files themselves: each has a descriptor.
-    files: SpoolBudget,
+    files: SharedBudget,
     /// `spool_max_size`; none: it follows from the free space.
     setting: Option<u64>,
     looked: Option<Instant>,
@@ -66,17 +89,18 @@ struct FileGrowth<'a> {
 impl SpaceState {
     fn admits(&self, growth: &FileGrowth<'_>) -> Result<(), SpoolLack> {
         let &FileGrowth { owner, bytes, purpose, is_new } = growth;
-        if is_new && !self.files.admits(owner, 1, purpose) {
+        let share = purpose.share();
+        if is_new && !self.files.admits(owner, 1, share) {
             return Err(SpoolLack::Files);
         }
-        if self.budget.admits(owner, bytes, purpose) { Ok(()) } else { Err(SpoolLack::Bytes) }
+        if self.budget.admits(owner, bytes, share) { Ok(()) } else { Err(SpoolLack::Bytes) }
     }
 
     fn take(&mut self, growth: &FileGrowth<'_>) -> Result<(), SpoolLack> {
         self.admits(growth)?;
         let &FileGrowth { owner, bytes, purpose, is_new } = growth;
-        let _ = is_new && self.files.take(owner, 1, purpose);
-        let _ = self.budget.take(owner, bytes, purpose);
+        let _ = is_new && self.files.take(owner, 1, purpose.share());
+        let _ = self.budget.take(owner, bytes, purpose.share());
         Ok(())
     }
 }
@@ -124,7 +148,8 @@ impl SpoolSpace {
     fn set_free(&self, free: u64) {
         let mut state = self.lock();
         if state.setting.is_none() {
-            state.budget.limit_by_free(free);
+            let all = free.saturating_add(state.budget.used());
+            state.budget.limit_to(all / 4 * DEFAULT_QUARTERS);
         }
     }
 
@@ -308,5 +333,20 @@ impl Drop for SpooledBytes {
             self.space.lock().files.release(&self.owner, 1);
         }
         self.space.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_three_quarters_of_what_is_free_without_spooled_bytes() {
+        let space = SpoolSpace::of(10);
+        let growth =
+            FileGrowth { owner: "a", bytes: 400, purpose: SpoolPurpose::Body, is_new: true };
+        space.lock().take(&growth).expect("nothing is known yet");
+        space.set_free(600);
+        assert_eq!(space.read(), (400, Some(750)));
     }
 }

@@ -6,6 +6,8 @@ use crate::proxy::upload::Upload;
 /// The reason why a response of an upstream server is missing or incomplete.
 #[derive(Debug)]
 pub enum ProxyError {
+    /// It has as many connections as it may.
+    NoDescriptor,
     /// The connection failed.
     Unreachable(String),
     /// It did not accept a connection within `connect_timeout`.

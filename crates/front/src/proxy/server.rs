@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backend::fastcgi_upstream::{self, ByteStream};
+use crate::http::transfers::{self, Transfer};
 use crate::proxy::error::ProxyError;
 use crate::proxy::stats::{AllProxyStats, ProxyStats};
 use crate::proxy::upload::UploadBody;
@@ -37,7 +38,7 @@ pub struct Server {
     /// The rule.
     pub rule: Proxy,
     /// Its address as configured.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its statistics.
     pub stats: Arc<ProxyStats>,
     idle: Arc<Mutex<IdleLinks>>,
@@ -98,7 +99,7 @@ impl Server {
     pub fn all(rules: &[Proxy], stats: &AllProxyStats) -> Vec<Server> {
         let server = |rule: &Proxy| Server {
             rule: rule.clone(),
-            name: rule.server(),
+            name: rule.server().into(),
             stats: stats.of(&rule.server()),
             idle: Arc::default(),
         };
@@ -128,7 +129,8 @@ impl Server {
         let now = Instant::now();
         let until = now + idle_timeout;
         let mut idle = lock(&self.idle);
-        if idle.links.len() >= MAX_IDLE || link.sender.is_closed() || until == now {
+        let is_over = link.sender.is_closed() || until == now;
+        if is_over || idle.links.len() >= MAX_IDLE || !transfers::may_idle() {
             return;
         }
         idle.links.push(IdleLink { link, since: now, until });
@@ -142,6 +144,7 @@ impl Server {
     /// # Errors
     /// Why there is none.
     pub async fn connect(&self) -> Result<Link, ProxyError> {
+        let transfer = Transfer::begin(&self.name).ok_or(ProxyError::NoDescriptor)?;
         let opened =
             timeout(self.rule.connect_timeout, fastcgi_upstream::open(&self.rule.to)).await;
         let stream = opened
@@ -152,7 +155,7 @@ impl Server {
             received: AtomicU64::new(0),
             moved: AtomicU64::new(0),
         });
-        let wire = UpstreamStream { stream, tap: tap.clone() };
+        let wire = UpstreamStream { stream, tap: tap.clone(), _transfer: transfer };
         let mut builder = Builder::new();
         builder.max_buf_size(BUFFER_BYTES);
         let (sender, connection) = builder
@@ -216,6 +219,7 @@ pub struct UpstreamStream {
     stream: Box<dyn ByteStream>,
     /// The observer.
     pub tap: Arc<Tap>,
+    _transfer: Transfer,
 }
 
 impl AsyncRead for UpstreamStream {

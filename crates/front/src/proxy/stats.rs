@@ -105,7 +105,7 @@ impl RunningProxyRequest<'_> {
         self.result = match outcome {
             Ok(_) => class(status),
             Err(ProxyError::Intercepted(status)) => class(*status),
-            Err(ProxyError::Unreachable(_)) => "unreachable",
+            Err(ProxyError::NoDescriptor | ProxyError::Unreachable(_)) => "unreachable",
             Err(ProxyError::NotAccepted | ProxyError::Silent | ProxyError::Deaf) => "timeout",
             Err(ProxyError::Broken(_)) => "invalid_response",
             Err(

@@ -112,10 +112,14 @@ pub async fn accept(
 /// Waits for a moment while the connection limit is reached, and has idle connections closed.
 async fn wait_for_room(thread: &Thread, admin: bool) {
     let shared = &thread.shared;
+    let has_room = match admin {
+        true => shared.admin.make_room(thread.number),
+        false => shared.want_room(thread.number),
+    };
+    if has_room {
+        return tokio::time::sleep(ROOM_PAUSE).await;
+    }
     if !admin {
-        if shared.want_room(thread.number) {
-            return tokio::time::sleep(ROOM_PAUSE).await;
-        }
         shared.troubles.full(shared.max_connections);
     }
     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -320,16 +324,17 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
     let mut is_over = false;
     let is_admin = connection.admin.is_some();
     let mut is_first = !is_admin;
-    let mut may_close = !is_admin;
-    let mut idle = shared.idle.connection(thread.number);
+    let mut may_close = true;
+    let mut idle = shared.idle_of(is_admin).connection(thread.number);
     loop {
         let head = tokio::select! {
             biased;
             head = connection.next_head(&limits, || shared.idle_timeout()) => head,
             () = idle.closed(), if may_close => {
-                // A request that has partly arrived gets its response.
+                // A request that has partly arrived gets its response, except where there are few
+                // places.
                 may_close = false;
-                if connection.input().is_empty() {
+                if is_admin || connection.input().is_empty() {
                     return End::Over;
                 }
                 continue;
@@ -346,9 +351,13 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
         match head {
             Ok(head) => {
                 is_first = false;
-                may_close = !is_admin;
+                may_close = true;
                 idle.leave();
-                if !Box::pin(serve_request(connection, thread, head)).await {
+                let goes_on = match is_admin {
+                    true => Box::pin(serve_admin(connection, thread, head)).await,
+                    false => Box::pin(serve_request(connection, thread, head)).await,
+                };
+                if !goes_on {
                     return End::Over;
                 }
             }
@@ -358,6 +367,17 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
                 return End::Over;
             }
         }
+    }
+}
+
+/// Serves a request of the admin listener, unless others need its place meanwhile. False when the
+/// connection is to be closed.
+async fn serve_admin(connection: &mut Connection, thread: &Arc<Thread>, head: Head) -> bool {
+    let mut busy = thread.shared.admin.busy.connection(thread.number);
+    tokio::select! {
+        biased;
+        goes_on = serve_request(connection, thread, head) => goes_on,
+        () = busy.closed() => false,
     }
 }
 
@@ -385,7 +405,8 @@ async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut he
 
 /// Closes the connection so that the client gets its last response, unless others need its place.
 async fn linger(connection: &mut Connection, thread: &Thread) {
-    let mut idle = thread.shared.idle.connection(thread.number);
+    let is_admin = connection.admin.is_some();
+    let mut idle = thread.shared.idle_of(is_admin).connection(thread.number);
     tokio::select! {
         biased;
         () = connection.linger() => {}

@@ -1,5 +1,6 @@
 //! The services that requests use: shared by all threads of a front, and by one thread.
 
+pub(crate) mod admin_connections;
 pub(crate) mod agent;
 pub(crate) mod history;
 pub(crate) mod idle_connections;
@@ -38,6 +39,7 @@ use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
+use crate::services::admin_connections::AdminConnections;
 use crate::services::agent::Agent;
 use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
@@ -50,9 +52,6 @@ use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
 use crate::site::rate_limits::AllLimits;
 use crate::site::sites::{Resources, Sites};
-
-/// Most connections of the admin listener. They do not count towards the limit of clients.
-const ADMIN_CONNECTIONS: usize = 64;
 
 /// Idle connections that are closed at once to make room for others.
 const LEAVE_AT_ONCE: usize = 16;
@@ -156,7 +155,7 @@ pub struct Shared {
     /// Open connections.
     pub connections: AtomicUsize,
     /// Those of the admin listener.
-    admin_connections: AtomicUsize,
+    pub admin: AdminConnections,
     /// Maximum number of connections.
     pub max_connections: usize,
     /// Descriptors that the large files of one thread may have.
@@ -225,7 +224,7 @@ impl Shared {
             agent: Agent::default(),
             own_cores: OwnCores::default(),
             connections: AtomicUsize::new(0),
-            admin_connections: AtomicUsize::new(0),
+            admin: AdminConnections::new(threads as usize),
             max_connections,
             open_files,
             idle: IdleConnections::new(threads as usize),
@@ -396,11 +395,15 @@ impl Shared {
         self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
     }
 
-    /// Whether the connection limit is reached. The admin listener has its own, so that
-    /// administrators can connect when clients have used up theirs.
+    /// The idle connections of the admin listener, or of clients.
+    pub fn idle_of(&self, admin: bool) -> &IdleConnections {
+        if admin { &self.admin.idle } else { &self.idle }
+    }
+
+    /// Whether the connection limit of the admin listener, or of clients, is reached.
     pub fn is_full(&self, admin: bool) -> bool {
         match admin {
-            true => self.admin_connections.load(Ordering::Relaxed) >= ADMIN_CONNECTIONS,
+            true => self.admin.is_full(),
             false => self.connections.load(Ordering::Relaxed) >= self.max_connections,
         }
     }
@@ -528,8 +531,7 @@ impl Thread {
     /// Counts a new connection, for the admin listener or for clients.
     pub fn count_in(&self, admin: bool) {
         if admin {
-            let admins = &self.shared.admin_connections;
-            admins.fetch_add(1, Ordering::Relaxed);
+            self.shared.admin.enter();
         }
         self.shared.connections.fetch_add(1, Ordering::AcqRel);
         if self.connections.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -540,8 +542,7 @@ impl Thread {
     /// Counts the end of a connection, for the admin listener or for clients.
     pub fn count_out(&self, admin: bool) {
         if admin {
-            let admins = &self.shared.admin_connections;
-            admins.fetch_sub(1, Ordering::Relaxed);
+            self.shared.admin.leave();
         }
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);

@@ -28,6 +28,7 @@ use crate::cache::purge::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::add_vary;
 use crate::handler::cache::detached_client::WantedFlag;
+use crate::handler::cache::fill_body::FillBody;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::http::body::blocking;
@@ -67,7 +68,7 @@ pub struct Fill<'a> {
     admitted: Option<Admitted>,
     /// The value of the `Content-Length` header, in bytes.
     announced: Option<u64>,
-    body: Vec<u8>,
+    body: FillBody<'a>,
     /// A page that another thread stores, because it is large or the disk is slow.
     unwritten: Option<(PageKeys, Object)>,
     /// The worker time of the response.
@@ -90,6 +91,7 @@ impl<'a> Fill<'a> {
         let why = Bypass::Rule;
         Fill {
             stamp: cache.store.stamp(),
+            body: FillBody::new(of),
             cache,
             of,
             context,
@@ -107,7 +109,6 @@ impl<'a> Fill<'a> {
             begun: now(),
             admitted: None,
             announced: None,
-            body: Vec::new(),
             unwritten: None,
             cost: Duration::ZERO,
             outcome: None,
@@ -377,18 +378,16 @@ impl<'a> Fill<'a> {
         if self.admitted.is_none() {
             return;
         }
-        let length = (self.body.len() + content.len()) as u64;
-        if length > self.largest() {
-            (self.admitted, self.body) = (None, Vec::new());
-            return self.note_outcome(Err(NotStored::TooLarge));
+        let largest = self.largest();
+        if let Err(why) = self.body.append(content, largest) {
+            self.admitted = None;
+            self.note_outcome(Err(why));
         }
-        self.body.extend_from_slice(content);
     }
 
     /// Drops the response of a script that failed: its body may be incomplete.
     pub fn cut_short(&mut self) {
         if self.admitted.take().is_some() {
-            self.body = Vec::new();
             self.finish(FillResult::NotStored);
         }
     }
@@ -407,7 +406,7 @@ impl<'a> Fill<'a> {
             return;
         };
         // The buffer grew by doubling: its unused part would not count, and would take memory.
-        let body = Bytes::from(std::mem::take(&mut self.body).into_boxed_slice());
+        let body = Bytes::from(self.body.take().into_boxed_slice());
         let length = body.len() as u64;
         if self.announced.is_some_and(|announced| announced != length) {
             // Its length is wrong: the body may be incomplete, or too long.
@@ -472,6 +471,7 @@ impl<'a> Fill<'a> {
 
     fn finish(&mut self, how: FillResult) {
         self.wanted.store(false, Ordering::Relaxed);
+        self.body.clear();
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, how);
         }

@@ -3,6 +3,7 @@
 pub(crate) mod compressed;
 pub(crate) mod detached_client;
 pub(crate) mod fill;
+pub(crate) mod fill_body;
 pub(crate) mod fill_remaining;
 pub(crate) mod lookup;
 pub(crate) mod purge;

@@ -23,6 +23,7 @@ use crate::handler::proxy::early::EarlyHints;
 use crate::handler::proxy::outgoing::Outgoing;
 use crate::handler::respond::TextResponse;
 use crate::http::client::{After, HttpClient};
+use crate::http::transfers::RETRY_SECONDS;
 use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::server::{self, Link, Server};
 use crate::proxy::upload::{Upload, UploadBody};
@@ -73,7 +74,7 @@ pub async fn serve<C: HttpClient>(
     cx.record.script = Some(begun.since().elapsed());
     if cx.record.trace.is_some() {
         cx.record.backend_began = Some(begun.since().into_std());
-        cx.record.upstream = Some(server.name.as_str().into());
+        cx.record.upstream = Some((*server.name).into());
     }
     cx.record.body_bytes = upload.taken();
     match outcome {
@@ -264,12 +265,17 @@ async fn fail<C: HttpClient>(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let after = after_upload(head, upload, After::Keep);
-    cx.respond(TextResponse::new(status, why), after).await
+    let mut response = TextResponse::new(status, why);
+    if matches!(failure, ProxyError::NoDescriptor) {
+        response = response.with("Retry-After", &RETRY_SECONDS.to_string());
+    }
+    cx.respond(response, after).await
 }
 
 /// The status of each failure, and its reason as a sentence.
 fn explain(failure: &ProxyError) -> (u16, &'static str) {
     match failure {
+        ProxyError::NoDescriptor => (503, "Too many connections to the upstream server are open."),
         ProxyError::Unreachable(_) => (502, "The upstream server cannot be reached."),
         ProxyError::Broken(_) => (502, "The upstream server sent no valid response."),
         ProxyError::NotAccepted => {
@@ -291,6 +297,9 @@ fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
         Some(format!("{what} for {seconds} s ({name})"))
     };
     match failure {
+        ProxyError::NoDescriptor => {
+            Some("it has its share of descriptors: raise the limit of open files".to_owned())
+        }
         ProxyError::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
         ProxyError::Broken(why) => Some(format!("it sent no valid response: {why}")),
         ProxyError::NotAccepted => {

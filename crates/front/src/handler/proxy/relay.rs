@@ -16,8 +16,6 @@ use maitred_http1::{
     CHUNK_END, Head, LAST_CHUNK, Method, ResponseFraming, ResponseStart, response_framing,
     write_chunk_header,
 };
-use maitred_rules::content_encoding::ContentEncoding;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::backend::script_headers::is_for_us;
@@ -30,13 +28,7 @@ use crate::http::headers::Header;
 use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::upload::Upload;
 use crate::runtime::clock::http_date;
-use crate::site::compress::{Effort, Encoder, Plan};
-
-/// Responses that are compressed at a time, by all threads together; those beyond are sent as they
-/// are. Each takes about a megabyte, for as long as server and client need.
-const AT_A_TIME: usize = 128;
-
-static COMPRESSING: Semaphore = Semaphore::const_new(AT_A_TIME);
+use crate::site::compress::{PassingEncoder, Plan};
 
 /// The reason why a response header is invalid. Ambiguous framing is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
@@ -161,21 +153,7 @@ struct ProxyEncoder<'a> {
     keep_alive: bool,
     /// Whether and how the body is compressed.
     plan: Plan,
-    compressor: Option<CountedEncoder>,
-}
-
-/// Compresses a body, and counts among those that are compressed at a time.
-struct CountedEncoder {
-    encoder: Encoder,
-    _place: SemaphorePermit<'static>,
-}
-
-impl CountedEncoder {
-    fn new(coding: ContentEncoding) -> Option<CountedEncoder> {
-        let place = COMPRESSING.try_acquire().ok()?;
-        let encoder = Encoder::new(coding, Effort::Passing).ok()?;
-        Some(CountedEncoder { encoder, _place: place })
-    }
+    compressor: Option<PassingEncoder>,
 }
 
 impl<'a> ProxyEncoder<'a> {
@@ -195,7 +173,7 @@ impl<'a> ProxyEncoder<'a> {
         let compression = context.site.compression.as_deref();
         let said: Vec<Header<'_>> = headers_of(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
-        let compressor = plan.coding.filter(|_| !is_head).and_then(CountedEncoder::new);
+        let compressor = plan.coding.filter(|_| !is_head).and_then(PassingEncoder::of_upstream);
         if compressor.is_none() && !is_head {
             plan.give_up();
         }
@@ -245,7 +223,7 @@ impl<'a> ProxyEncoder<'a> {
     fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, ProxyError> {
         let data = match &mut self.compressor {
             Some(compressor) if !data.is_empty() => {
-                compressor.encoder.piece(&data).map_err(not_compressed)?.into()
+                compressor.piece(&data).map_err(not_compressed)?.into()
             }
             _ => data,
         };
@@ -279,7 +257,7 @@ impl<'a> ProxyEncoder<'a> {
     fn end(&mut self, unsent: Bytes) -> Result<Bytes, ProxyError> {
         let unsent = match self.compressor.take() {
             Some(compressor) => {
-                let last = compressor.encoder.last(b"").map_err(not_compressed)?;
+                let last = compressor.last(b"").map_err(not_compressed)?;
                 self.wrap(unsent, last.into())
             }
             None => unsent,

@@ -131,7 +131,12 @@ impl Http2Client {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
             // The window is not extended: a client sends no more than its window.
-            let rest = async { while let Some(Ok(_)) = poll_fn(|cx| body.poll_data(cx)).await {} };
+            let noise = &self.trunk.accounts.noise;
+            let rest = async {
+                while let Some(Ok(bytes)) = poll_fn(|cx| body.poll_data(cx)).await {
+                    noise.useful(bytes.len() as u64);
+                }
+            };
             let _ = timeout(LINGER, rest).await;
         }
     }

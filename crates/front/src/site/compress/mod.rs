@@ -5,6 +5,7 @@
 //! wherever it could be, also for a client without the `Accept-Encoding` header.
 
 pub(crate) mod encoder;
+pub(crate) mod passing;
 pub(crate) mod plan;
 pub(crate) mod variants;
 
@@ -13,6 +14,7 @@ use maitred_http1::Head;
 use maitred_rules::content_encoding::{Accepted, ContentEncoding, is_among};
 
 pub use crate::site::compress::encoder::{Effort, Encoder};
+pub use crate::site::compress::passing::PassingEncoder;
 pub use crate::site::compress::plan::Plan;
 pub use crate::site::compress::variants::{Made, Siblings};
 

@@ -34,6 +34,8 @@ const MAX_MAKING: usize = 2;
 /// variants cost nothing.
 pub struct Siblings {
     limits: TableLimits,
+    /// The owner of their open files.
+    folder: Arc<str>,
     kept: HashMap<Arc<[u8]>, [Option<Precompressed>; ContentEncoding::ALL.len()]>,
     memory: usize,
     open_files: usize,
@@ -50,9 +52,10 @@ struct Precompressed {
 }
 
 impl Siblings {
-    /// An empty table within these limits.
-    pub fn new(limits: TableLimits) -> Siblings {
+    /// An empty table of a folder, within these limits.
+    pub fn new(limits: TableLimits, folder: Arc<str>) -> Siblings {
         Siblings {
+            folder,
             limits: TableLimits {
                 routes: limits.routes / 2,
                 memory: limits.memory / 2,
@@ -77,13 +80,11 @@ impl Siblings {
         let place = ContentEncoding::ALL.iter().position(|other| *other == coding)?;
         let known = self.kept.get(entry.name()).and_then(|all| all[place].as_ref());
         let known = known.filter(|known| known.of == of);
-        let found = match known {
-            Some(known) if known.looked == now => {
-                return known.found.as_ref().map(|(_, found)| found.clone());
-            }
-            Some(known) => look(root, entry, coding, known.found.as_ref()),
-            None => look(root, entry, coding, None),
-        };
+        if let Some(known) = known.filter(|known| known.looked == now) {
+            return known.found.as_ref().map(|(_, found)| found.clone());
+        }
+        let known = known.and_then(|known| known.found.as_ref());
+        let found = self.look(root, entry, coding, known);
         let sent = found.as_ref().map(|(_, found)| found.clone());
         let beside = Precompressed { of, looked: now, is_recent: true, found };
         self.keep(entry.name(), place, beside);
@@ -104,6 +105,32 @@ impl Siblings {
             }
         }
         self.kept.retain(|_, all| all.iter().any(Option::is_some));
+    }
+
+    /// Checks for a precompressed variant; `known` is the result of the last check.
+    fn look(
+        &self,
+        root: BorrowedFd<'_>,
+        entry: &StaticFile,
+        coding: ContentEncoding,
+        known: Option<&(Identity, Arc<StaticFile>)>,
+    ) -> Option<(Identity, Arc<StaticFile>)> {
+        let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
+        let seen = openat::open(root, &name, openat::LOOK).ok()?;
+        if seen.through_link || seen.kind() != FileType::RegularFile {
+            return None;
+        }
+        if let Some(known) = known.filter(|(identity, _)| *identity == Identity::of(&seen.stat)) {
+            return Some(known.clone());
+        }
+        let opened = openat::open(root, &name, openat::READ).ok()?;
+        if opened.through_link || opened.kind() != FileType::RegularFile {
+            return None;
+        }
+        let file = files::load(opened.fd, &name, &self.folder).ok()?;
+        // An older variant belongs to a former file, and one that changes is incomplete.
+        let identity = file.settled.filter(|_| file.entry.is_no_older_than(entry))?;
+        Some((identity, Arc::new(entry.beside(coding, &file.entry))))
     }
 
     fn keep(&mut self, name: &[u8], place: usize, beside: Precompressed) {
@@ -142,31 +169,6 @@ impl Precompressed {
             Some(FileBody::File(_)) => (0, 1),
         }
     }
-}
-
-/// Checks for a precompressed variant; `known` is the result of the last check.
-fn look(
-    root: BorrowedFd<'_>,
-    entry: &StaticFile,
-    coding: ContentEncoding,
-    known: Option<&(Identity, Arc<StaticFile>)>,
-) -> Option<(Identity, Arc<StaticFile>)> {
-    let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
-    let seen = openat::open(root, &name, openat::LOOK).ok()?;
-    if seen.through_link || seen.kind() != FileType::RegularFile {
-        return None;
-    }
-    if let Some(known) = known.filter(|(identity, _)| *identity == Identity::of(&seen.stat)) {
-        return Some(known.clone());
-    }
-    let opened = openat::open(root, &name, openat::READ).ok()?;
-    if opened.through_link || opened.kind() != FileType::RegularFile {
-        return None;
-    }
-    let file = files::load(opened.fd, &name).ok()?;
-    // An older variant belongs to a former file, and one that changes is incomplete.
-    let identity = file.settled.filter(|_| file.entry.is_no_older_than(entry))?;
-    Some((identity, Arc::new(entry.beside(coding, &file.entry))))
 }
 
 /// The compressed variants in one thread, finished and in progress.

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use maitred_rules::content_encoding::ContentEncoding;
 
+use crate::http::transfers::Transfer;
 use crate::runtime::file_identity::{Identity, LAST_HTTP_SECOND};
 
 /// Files up to this many bytes are held in memory; larger ones stay open for `sendfile`.
@@ -41,6 +42,8 @@ pub struct StaticFile {
     written: i64,
     len: u64,
     body: FileBody,
+    /// Counts the descriptor of an open file.
+    transfer: Option<Arc<Transfer>>,
     /// Its identity; none if a change might go unnoticed.
     identity: Option<Identity>,
     /// The content encoding, if the bytes are compressed.
@@ -69,6 +72,7 @@ impl StaticFile {
             written: mtime.0,
             len,
             body,
+            transfer: None,
             identity: None,
             coding: None,
             varies: false,
@@ -106,6 +110,7 @@ impl StaticFile {
         StaticFile {
             len: bytes.len() as u64,
             body: FileBody::Memory(bytes),
+            transfer: None,
             // Compressed bytes may differ between encoders (RFC 9110 §8.8.1).
             etag: format!("W/{}", self.etag),
             coding: Some(coding),
@@ -121,6 +126,7 @@ impl StaticFile {
         StaticFile {
             len: file.len,
             body: file.body.clone(),
+            transfer: file.transfer.clone(),
             etag: format!("{tag}-{coding_name}\""),
             coding: Some(coding),
             varies: true,
@@ -227,20 +233,22 @@ impl Loaded {
     }
 }
 
-/// Loads the regular file `fd`, open for reading, with the name `name`. Small files are read into
-/// memory.
+/// Loads the regular file `fd`, open for reading, with the name `name` in a folder. Small files are
+/// read into memory.
 ///
 /// # Errors
 ///
-/// When `fstat` or `read` fails.
-pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
+/// When `fstat` or `read` fails, or the folder has as many large files open as it may.
+pub fn load(fd: OwnedFd, name: &[u8], folder: &Arc<str>) -> io::Result<Loaded> {
     let mut attempt = 1;
     loop {
         let now = SystemTime::now();
         let before = Identity::of(&rustix::fs::fstat(&fd)?);
         if before.size > SMALL_FILE {
+            let transfer = Transfer::begin(folder).ok_or(rustix::io::Errno::MFILE)?;
             let body = FileBody::File(Arc::new(fd));
-            let entry = StaticFile::new(name, before.mtime, before.size, body, now);
+            let mut entry = StaticFile::new(name, before.mtime, before.size, body, now);
+            entry.transfer = Some(Arc::new(transfer));
             return Ok(Loaded::of(entry, before.is_settled(now).then_some(before)));
         }
         let bytes = read_all(&fd, before.size)?;

@@ -50,7 +50,7 @@ fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> StaticFile {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(contents).unwrap();
     file.set_modified(modified).unwrap();
-    load(OwnedFd::from(file), name.as_bytes()).unwrap().entry
+    load(OwnedFd::from(file), name.as_bytes(), &"/srv".into()).unwrap().entry
 }
 
 fn header<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {
@@ -349,7 +349,7 @@ fn a_file_that_was_only_just_written_is_not_to_be_kept() {
     loop {
         let written = SystemTime::now();
         fs::write(file.path(), b"x").unwrap();
-        let loaded = load(open(), b"/a").unwrap();
+        let loaded = load(open(), b"/a", &"/srv".into()).unwrap();
         let took = written.elapsed().unwrap_or_default();
         if loaded.settled.is_none() {
             break;
@@ -357,7 +357,7 @@ fn a_file_that_was_only_just_written_is_not_to_be_kept() {
         assert!(took >= Duration::from_millis(10), "kept although it was written {took:?} ago");
         assert!(std::time::Instant::now() < deadline, "the machine is too slow to tell");
     }
-    while load(open(), b"/a").unwrap().settled.is_none() {
+    while load(open(), b"/a", &"/srv".into()).unwrap().settled.is_none() {
         assert!(std::time::Instant::now() < deadline, "never kept");
         std::thread::yield_now();
     }

@@ -118,6 +118,8 @@ struct Found {
 /// Resolves the paths of one site in one front thread.
 pub struct Resolver {
     pub(crate) site: SiteFiles,
+    /// `site.root`, as the owner of its open files.
+    folder_name: Arc<str>,
     /// `site.root` without trailing slashes, as bytes.
     root_name: Vec<u8>,
     /// The same without symbolic links.
@@ -151,6 +153,7 @@ impl Resolver {
             Ok(root) => Arc::clone(&root.real),
             Err(_) => root_name.as_slice().into(),
         };
+        let folder_name: Arc<str> = site.root.to_string_lossy().into();
         Resolver {
             script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
             real_root,
@@ -161,7 +164,8 @@ impl Resolver {
             refreshed: 0,
             table: PathTable::new(limits),
             compression: None,
-            siblings: Siblings::new(limits),
+            siblings: Siblings::new(limits, folder_name.clone()),
+            folder_name,
             looks_inside: true,
         }
     }
@@ -397,7 +401,7 @@ impl Resolver {
             }
         }
         let failed = |error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        let loaded = files::load(opened.fd, name).map_err(failed)?;
+        let loaded = files::load(opened.fd, name, &self.folder_name).map_err(failed)?;
         let entry = loaded.entry;
         if self.looks_inside && is_source(name, &entry).map_err(failed)? {
             return Err(Refused::notable(
