@@ -1,5 +1,6 @@
 //! Unit's configuration as a `maitred.toml`.
 
+mod host_steps;
 mod json_places;
 mod php_applications;
 mod unit_routes;
@@ -137,7 +138,7 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.access_left_out(place, "listeners", &why);
             continue;
         }
-        unit_routes::sites(config, pass, file, report);
+        host_steps::sites(config, pass, file, report);
     }
 }
 
@@ -333,9 +334,14 @@ mod tests {
 
     /// Whether all clients are refused a path.
     fn is_denied(imported: &Imported, path: &str) -> bool {
+        is_denied_by(imported, 0, path)
+    }
+
+    /// The same for one of the sites.
+    fn is_denied_by(imported: &Imported, site: usize, path: &str) -> bool {
         let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
         let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-        config.sites[0].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+        config.sites[site].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
     }
 
     const SHARE: &str = r#"{"action": {"share": "/srv/a$uri"}}"#;
@@ -394,6 +400,32 @@ mod tests {
             "action": {"return": 301, "location": "https://example.com$request_uri"}}"#;
         assert!(of(moved).keeps_access(), "{}", of(moved));
         assert!(of(moved).to_string().contains("match host"), "{}", of(moved));
+    }
+
+    #[test]
+    fn refusals_before_a_step_for_a_host_are_those_of_its_site() {
+        let of = |action: &str| {
+            of_routes(
+                &format!(
+                    r#"{{"a": [{SHARE}], "all": [
+                       {{"match": {{"uri": ["/vendor/*", "*.sql"]}}, "action": {{{action}}}}},
+                       {{"match": {{"host": "b.example"}}, "action": {{"pass": "routes/a"}}}},
+                       {{"match": {{"host": "a.example"}}, "action": {{"pass": "routes/a"}}}},
+                       {SHARE}]}}"#
+                ),
+                "index.php",
+            )
+        };
+        let imported = of(r#""return": 404"#);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        for site in 0..3 {
+            for path in ["/vendor/a", "/dump.sql"] {
+                assert!(is_denied_by(&imported, site, path), "{path}\n{}", imported.toml);
+            }
+            assert!(!is_denied_by(&imported, site, "/a"), "{}", imported.toml);
+        }
+        let imported = of(r#""pass": "applications/a/direct""#);
+        assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
     #[test]

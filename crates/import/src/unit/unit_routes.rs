@@ -21,83 +21,31 @@ const MAX_STEPS: usize = 10_000;
 const SCRIPT_ENDS: [&str; 7] = ["$", "/", "($|/)", "(/|$)", "(?:$|/)", "(?:/|$)", "(/.*)?$"];
 
 /// The statuses of redirects.
-const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
+pub(super) const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
 
 /// Scripts that tell whether a pattern is for all of them.
 const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
 
-/// Adds the sites of what a listener passes requests to.
-pub(super) fn sites(
-    config: &UnitConfig,
-    pass: &str,
-    file: &mut FileDraft,
-    report: &mut ImportReport,
-) {
-    let pointer = UnitConfig::target(pass);
-    let steps = config.get(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
-    // Steps for a host alone are sites of their own.
-    for step in 0..steps {
-        let at = format!("{pointer}/{step}");
-        let is_host = names(config, &format!("{at}/match")) == ["host"];
-        let inner = config.get(&format!("{at}/action/pass")).and_then(Value::as_str);
-        if !is_host {
-            continue;
-        }
-        let Some(inner) = inner else {
-            host_action(config, &at, report);
-            continue;
-        };
-        let hosts = UriList::of(config.get(&format!("{at}/match/host")).unwrap_or(&Value::Null));
-        let place = config.place(&at);
-        match hosts.map(|_| host_names(config.get(&format!("{at}/match/host")))) {
-            Some(Some(hosts)) => {
-                report.kept(&place, "match host");
-                site(config, inner, &hosts, SitePlace { file, report, place: &place });
-            }
-            _ => report.access_left_out(&place, "match host", "it is no list of names"),
-        }
-    }
-    let all = ["*".to_owned()];
-    let place = config.place(&pointer);
-    site(config, pass, &all, SitePlace { file, report, place: &place });
-}
-
-/// A step for a host that leads to no route: a redirect refuses no one.
-fn host_action(config: &UnitConfig, at: &str, report: &mut ImportReport) {
-    let action = config.get(&format!("{at}/action"));
-    let status = action.and_then(|action| action.get("return")).and_then(Value::as_u64);
-    let has_target = action.is_some_and(|action| action.get("location").is_some());
-    let place = config.place(at);
-    if has_target && status.is_some_and(|status| REDIRECTS.contains(&status)) {
-        return report.left_out(&place, "match host", "write `redirects` of a site of its own");
-    }
-    let why = "only a step that passes to routes or to an application becomes a site of its own: \
-               write the site";
-    report.access_left_out(&place, "match host", why);
-}
-
-/// Names of hosts: `example.com`, `*.example.com`.
-fn host_names(value: Option<&Value>) -> Option<Vec<String>> {
-    let texts: Vec<&str> = match value? {
-        Value::String(text) => vec![text.as_str()],
-        Value::Array(all) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
-        _ => return None,
-    };
-    let is_name = |text: &str| {
-        let inner = text.strip_prefix("*.").unwrap_or(text);
-        !inner.contains(['*', '!', '~', ':'])
-    };
-    texts.iter().all(|text| is_name(text)).then(|| texts.into_iter().map(str::to_owned).collect())
-}
-
 /// Where a site goes.
-struct SitePlace<'w> {
-    file: &'w mut FileDraft,
-    report: &'w mut ImportReport,
-    place: &'w SourceLine,
+pub(super) struct SitePlace<'w> {
+    /// The file.
+    pub file: &'w mut FileDraft,
+    /// The report.
+    pub report: &'w mut ImportReport,
+    /// The place of the site.
+    pub place: &'w SourceLine,
 }
 
-fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
+/// What leads requests to a site.
+pub(super) struct SiteRoute<'r> {
+    /// What they are passed to.
+    pub pass: &'r str,
+    /// The steps before the one with the site's host.
+    pub before: &'r [String],
+}
+
+/// Adds a site for these hosts.
+pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], at: SitePlace<'_>) {
     let SitePlace { file, report, place } = at;
     let draft = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
     let mut walk = RouteWalk {
@@ -116,7 +64,10 @@ fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
     };
     let hosts = Placed::new(toml_text::strings(hosts), place);
     walk.site.settings.set("hosts", hosts);
-    walk.pass(pass, place, None, 0);
+    for step in led.before {
+        walk.before_host(step);
+    }
+    walk.pass(led.pass, place, None, 0);
     let site = walk.finished(place);
     if site.settings.has("root") {
         file.sites.push(site);
@@ -171,6 +122,19 @@ impl RouteWalk<'_> {
             self.step(&format!("{pointer}/{step}"), paths, depth);
         }
         self.seen.remove(&pointer);
+    }
+
+    /// A step that precedes the one with the host of this site.
+    fn before_host(&mut self, pointer: &str) {
+        if names(self.config, &format!("{pointer}/match")).iter().any(|name| name == "host") {
+            return;
+        }
+        if self.config.get(&format!("{pointer}/action/return")).is_some() {
+            return self.step(pointer, None, 0);
+        }
+        let why = "it precedes a step for a host, and only a `return` is written for the site of \
+                   this host: write the others by hand";
+        self.report.access_left_out(&self.config.place(pointer), "action", why);
     }
 
     fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) {
