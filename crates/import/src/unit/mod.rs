@@ -332,6 +332,13 @@ mod tests {
         assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
+    fn config(imported: &Imported) -> maitred_config::Config {
+        // That file has to exist.
+        let toml = imported.toml.replace("php_ini = ", "# ");
+        let parsed = maitred_config::parse(&toml, std::path::Path::new("/x/maitred.toml"));
+        parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
+    }
+
     /// Whether all clients are refused a path.
     fn is_denied(imported: &Imported, path: &str) -> bool {
         is_denied_by(imported, 0, path)
@@ -339,9 +346,11 @@ mod tests {
 
     /// The same for one of the sites.
     fn is_denied_by(imported: &Imported, site: usize, path: &str) -> bool {
-        let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-        let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-        config.sites[site].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+        config(imported).sites[site]
+            .rules
+            .deny
+            .iter()
+            .any(|rule| rule.path.matches(path.as_bytes()))
     }
 
     const SHARE: &str = r#"{"action": {"share": "/srv/a$uri"}}"#;
@@ -426,6 +435,43 @@ mod tests {
         }
         let imported = of(r#""pass": "applications/a/direct""#);
         assert!(!imported.report.keeps_access(), "{}", imported.report);
+    }
+
+    #[test]
+    fn negated_paths_reach_no_server_and_no_script_of_their_step() {
+        let of = |uri: &str, action: &str| {
+            let step = format!(r#"{{"match": {{"uri": [{uri}]}}, "action": {{{action}}}}}"#);
+            of_routes(&format!("[{step}, {SHARE}]"), "index.php")
+        };
+        for action in [r#""proxy": "http://127.0.0.1:81""#, r#""pass": "applications/a/index""#] {
+            let imported = of(r#""/api/*", "!/api/internal/*""#, action);
+            assert!(imported.report.keeps_access(), "{}", imported.report);
+            let config = config(&imported);
+            let rules = &config.sites[0].rules;
+            let proxied = rules.proxy.iter().map(|rule| &rule.path);
+            let paths: Vec<_> =
+                proxied.chain(rules.rewrite.iter().map(|rule| &rule.from)).collect();
+            let is_led = |path: &str| paths.iter().any(|one| one.matches(path.as_bytes()));
+            assert!(is_led("/api/a") && !is_led("/api/internal/a"), "{}", imported.toml);
+            assert!(!of(r#""/api/*", "!*.sql""#, action).report.keeps_access(), "{action}");
+        }
+    }
+
+    #[test]
+    fn a_rewrite_of_what_is_shared_or_passed_on_is_named() {
+        for action in [
+            r#""share": "/srv/a$uri""#,
+            r#""pass": "applications/a/index""#,
+            r#""proxy": "http://127.0.0.1:81""#,
+        ] {
+            let step = format!(r#"{{"action": {{"rewrite": "/public$uri", {action}}}}}"#);
+            let report = of_routes(&format!("[{step}, {SHARE}]"), "index.php").report;
+            assert!(report.to_string().contains("rewrite: write `rewrite`"), "{report}");
+            assert!(!report.keeps_access(), "{report}");
+        }
+        let fallback = r#"[{"action": {"share": "/srv/a$uri",
+            "fallback": {"rewrite": "/b", "pass": "applications/a/index"}}}]"#;
+        assert!(!of_routes(fallback, "index.php").report.keeps_access());
     }
 
     #[test]

@@ -186,18 +186,27 @@ impl RouteWalk<'_> {
         None
     }
 
+    /// What an action changes of a request or its response.
+    fn changes(&mut self, pointer: &str) {
+        let place = self.config.place(pointer);
+        let Some(action) = self.config.get(pointer) else { return };
+        if action.get("response_headers").is_some() {
+            self.report.left_out(&place, "response_headers", "write `headers` of the site");
+        }
+        let why = "write `rewrite` of the site";
+        match (action.get("rewrite").is_some(), action.get("return").is_some()) {
+            (false, _) => {}
+            (true, true) => self.report.left_out(&place, "rewrite", why),
+            // It decides which files and scripts these paths lead to.
+            (true, false) => self.report.access_left_out(&place, "rewrite", why),
+        }
+    }
+
     fn action(&mut self, pointer: &str, paths: Option<&UriList>, depth: usize) {
         let place = self.config.place(pointer);
         let Some(action) = self.config.get(pointer) else { return };
         let text = |name: &str| action.get(name).and_then(Value::as_str);
-        for (name, why) in [
-            ("response_headers", "write `headers` of the site"),
-            ("rewrite", "write `rewrite` of the site"),
-        ] {
-            if action.get(name).is_some() {
-                self.report.left_out(&place, name, why);
-            }
-        }
+        self.changes(pointer);
         if let Some(status) = action.get("return").and_then(Value::as_u64) {
             return self.returned(status, text("location"), &place, paths);
         }
@@ -212,6 +221,7 @@ impl RouteWalk<'_> {
             let share = share.as_str().or(share.get(0).and_then(Value::as_str));
             self.share(share.unwrap_or_default(), pointer, paths);
             if let Some(Value::String(pass)) = action.pointer("/fallback/pass") {
+                self.changes(&format!("{pointer}/fallback"));
                 return self.fallback(pass, &place, paths, depth);
             }
             if action.get("fallback").is_some() {
@@ -335,9 +345,23 @@ impl RouteWalk<'_> {
         others.into_iter().collect()
     }
 
+    /// The patterns of a step's paths alone, for what is open to them.
+    fn exact_patterns(&mut self, paths: Option<&UriList>, place: &SourceLine) -> Vec<String> {
+        let Some(list) = paths else { return vec!["/*".to_owned()] };
+        list.exact().unwrap_or_else(|| {
+            let why = format!(
+                "no pattern has its paths without {}: write `[[sites.proxy]]` or `rewrite` of the \
+                 site",
+                list.except.join(", ")
+            );
+            self.report.access_left_out(place, "match uri", &why);
+            Vec::new()
+        })
+    }
+
     fn proxy(&mut self, to: &str, place: &SourceLine, paths: Option<&UriList>) {
         let to = to.replace("http://unix:", "unix:");
-        for path in self.patterns(paths, place) {
+        for path in self.exact_patterns(paths, place) {
             let fields = [("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
             self.site.settings.push("proxy", Placed::new(toml_text::table(fields), place));
         }
@@ -464,8 +488,8 @@ impl RouteWalk<'_> {
             }
             (Some(script), Some(list)) => {
                 let script = format!("{}/{script}", below.unwrap_or_default());
-                for pattern in &list.patterns {
-                    let from = toml_text::string(pattern);
+                for pattern in self.exact_patterns(Some(list), place) {
+                    let from = toml_text::string(&pattern);
                     let fields = [("from", from), ("to", toml_text::string(&script))];
                     let end = ("end", "true".to_owned());
                     let item = toml_text::table(fields.into_iter().chain([end]));
