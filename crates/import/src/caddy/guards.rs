@@ -1,6 +1,7 @@
 //! What decides who may see what: `respond`, `error`, `abort`, `basic_auth`.
 
 use super::path_areas::BlockPaths;
+use super::served_areas::ServedArea;
 use super::site_walk::{Asked, SiteWalk};
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -11,7 +12,7 @@ const DEFAULT_REALM: &str = "restricted";
 
 impl SiteWalk<'_, '_, '_> {
     /// The patterns of paths for a rule about access, which never has fewer paths than Caddy's.
-    fn guards(&mut self, area: &BlockPaths, line: &Directive) -> Option<Vec<String>> {
+    pub(super) fn guards(&mut self, area: &BlockPaths, line: &Directive) -> Option<Vec<String>> {
         let why = match area.guards() {
             Ok(patterns) => return Some(patterns),
             Err(Ok(wider)) if !area.paths.is_empty() => {
@@ -63,7 +64,7 @@ impl SiteWalk<'_, '_, '_> {
     /// Paths that lead elsewhere with Caddy, and never lead to the document root instead.
     pub(super) fn nothing_here(&mut self, asked: &Asked<'_>) {
         let all = Asked { condition: super::matchers::Condition::default(), ..asked.copy() };
-        self.elsewhere.push(asked.area.clone());
+        self.elsewhere.push(ServedArea::elsewhere(&asked.area, asked.line));
         self.deny(&all, 404);
     }
 
@@ -92,6 +93,9 @@ impl SiteWalk<'_, '_, '_> {
         let ours = if [403, 404, 410].contains(&status) { status } else { 403 };
         if !self.deny(asked, ours) {
             return false;
+        }
+        if is_for_all && !asked.area.paths.is_empty() {
+            self.elsewhere.push(ServedArea::elsewhere(&asked.area, line));
         }
         match (ours == status, has_body) {
             (false, _) if status != 0 => {

@@ -100,6 +100,7 @@ impl CaddyPath {
     fn covers(&self, other: &CaddyPath) -> bool {
         match (self, other) {
             _ if self == other => true,
+            (CaddyPath::Prefix(own), _) if ["", "/"].contains(&own.as_str()) => true,
             (CaddyPath::Prefix(own), CaddyPath::Prefix(its)) => {
                 its.to_ascii_lowercase().starts_with(&own.to_ascii_lowercase())
             }
@@ -117,6 +118,15 @@ impl CaddyPath {
                 self.covers(other) || other.covers(self)
             }
             _ => true,
+        }
+    }
+
+    /// Whether a script can have one of these paths.
+    pub fn may_be_scripts(&self) -> bool {
+        match self {
+            CaddyPath::Exact(text) => text.to_ascii_lowercase().ends_with(".php"),
+            CaddyPath::Prefix(_) => true,
+            CaddyPath::Regex { text, .. } => extension(text).is_none_or(|end| end == "php"),
         }
     }
 
@@ -198,6 +208,14 @@ impl BlockPaths {
             && !self.except.iter().any(|one| one.has(path))
     }
 
+    /// Its paths without the exceptions.
+    fn all_paths(&self) -> Vec<CaddyPath> {
+        match self.paths.is_empty() {
+            true => vec![CaddyPath::Prefix("/".to_owned())],
+            false => self.paths.clone(),
+        }
+    }
+
     /// The paths of this area that a matcher has as well.
     ///
     /// # Errors
@@ -268,10 +286,8 @@ impl BlockPaths {
     /// # Errors
     /// Patterns for more paths, if there are none for these alone, or the reason.
     pub fn guards(&self) -> Result<Vec<String>, Result<WiderArea, String>> {
-        let all = [CaddyPath::Prefix("/".to_owned())];
-        let paths = if self.paths.is_empty() { &all[..] } else { &self.paths };
         let (mut patterns, mut wider) = (Vec::new(), Vec::new());
-        for path in paths {
+        for path in &self.all_paths() {
             let inside: Vec<&CaddyPath> =
                 self.except.iter().filter(|one| one.meets(path)).collect();
             if inside.is_empty() {
@@ -323,6 +339,19 @@ impl BlockPaths {
     }
 }
 
+/// What of a path is in none of these areas. What an area excepts within the path is a gap of its
+/// own.
+pub(super) fn gap(path: &CaddyPath, areas: &[BlockPaths]) -> BlockPaths {
+    let mut rest = BlockPaths { paths: vec![path.clone()], ..BlockPaths::default() };
+    for area in areas.iter().filter(|one| !one.is_none) {
+        let mut excepts = area.except.iter().filter(|one| one.meets(path));
+        if excepts.all(|one| path.covers(one) && !one.covers(path)) {
+            rest.except.extend(area.all_paths());
+        }
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,5 +399,28 @@ mod tests {
         assert_eq!(inner.map(|one| one.paths), Ok(vec![CaddyPath::parse("/api/*")]));
         assert!(area.narrowed(&[CaddyPath::parse("/b")], &[]).is_err());
         assert!(area.narrowed(&[CaddyPath::parse("*.css")], &[]).is_err());
+    }
+    #[test]
+    fn a_gap_is_what_no_area_has_of_a_path() {
+        let area = |paths: &[&str], except: &[&str]| {
+            let parsed = |texts: &[&str]| texts.iter().map(|one| CaddyPath::parse(one)).collect();
+            BlockPaths { paths: parsed(paths), except: parsed(except), ..BlockPaths::default() }
+        };
+        let guards = |path: &str, areas: &[BlockPaths]| {
+            gap(&CaddyPath::parse(path), areas).guards().expect("they are literal")
+        };
+        let rest = area(&[], &["/a/*"]);
+        let folder = area(&["/a/*"], &["/a/b/*"]);
+        assert_eq!(guards("/a/*", std::slice::from_ref(&rest)), ["~(?i)^/a/"]);
+        // The folder has all of it but `/a/b/`, which is a gap of its own.
+        let both = [rest, folder];
+        assert_eq!(guards("/a/*", &both), [""; 0]);
+        assert_eq!(guards("/a/b/*", &both), ["~(?i)^/a/b/"]);
+        let all = area(&[], &[]);
+        assert_eq!(guards("/a/b/*", &[all.clone(), both[1].clone()]), [""; 0]);
+        assert_eq!(guards("*.sql", &[all]), [""; 0]);
+        // Two areas that both leave out the same.
+        let twice = [area(&["/a/*"], &["*.sql"]), area(&[], &["*.sql"])];
+        assert_eq!(guards("*.sql", &twice), ["*.sql"]);
     }
 }

@@ -18,9 +18,11 @@ const NO_ROOT: &str = "/srv";
 /// What serves the files or the scripts of some paths.
 #[derive(Debug, Clone)]
 pub(super) struct ServedArea {
-    area: BlockPaths,
+    /// The paths.
+    pub area: BlockPaths,
     root: Option<(String, SourceLine)>,
-    line: Directive,
+    /// Its directive.
+    pub line: Directive,
     is_php: bool,
     /// Whether it sends files.
     pub sends_files: bool,
@@ -50,6 +52,11 @@ impl ServedArea {
     pub fn folder(area: &BlockPaths, root: &str, line: &Directive) -> ServedArea {
         let root = (root.to_owned(), line.place.clone());
         ServedArea { is_php: false, ..ServedArea::php(area, Some(&root), line) }
+    }
+
+    /// What serves neither: another server, or nothing.
+    pub fn elsewhere(area: &BlockPaths, line: &Directive) -> ServedArea {
+        ServedArea { is_php: false, ..ServedArea::php(area, None, line) }
     }
 
     /// Whether it runs scripts.
@@ -216,12 +223,9 @@ impl SiteWalk<'_, '_, '_> {
             let all = Placed::because(toml_text::string("/*"), &place, "no PHP");
             self.site.settings.push("deny_php", all);
         } else if !php.iter().any(|one| one.area.has(ANY_SCRIPT)) {
-            for one in &php {
-                for pattern in one.area.patterns().unwrap_or_default() {
-                    self.push("allow_php", &one.line, toml_text::string(&pattern));
-                }
-            }
+            self.allow_php(&php);
         }
+        self.deny_unrun(&php);
         for one in php.iter().filter(|one| one.area.stripped.is_empty()) {
             let other = one.folder_name().filter(|own| *own != root);
             if let (Some(own), true) = (other, one.is_general()) {
@@ -286,8 +290,8 @@ impl SiteWalk<'_, '_, '_> {
             None => {
                 let mut rest = BlockPaths::default();
                 let senders = self.served.iter().filter(|one| one.sends_files);
-                for area in senders.map(|one| &one.area).chain(&self.elsewhere) {
-                    rest.except.extend(area.paths.iter().cloned());
+                for one in senders.chain(&self.elsewhere) {
+                    rest.except.extend(one.area.paths.iter().cloned());
                 }
                 match rest.guards() {
                     Ok(patterns) => {
@@ -338,17 +342,10 @@ impl SiteWalk<'_, '_, '_> {
             let target = format!("{}{}", own.trim_end_matches('/'), inner.trim_end_matches('/'));
             let value = text_at(&target, &one.line.place);
             self.site.settings.entry("aliases", &folder, value);
-            match one.is_php {
-                false if !self.served.iter().any(|php| php.is_php && php.area.has(&folder)) => {
-                    let pattern = toml_text::string(&format!("{folder}*"));
-                    self.push("deny_php", &one.line, pattern);
-                }
-                false => {}
-                true => {
-                    let why = "paths without a file are a 404 there: give it a site of its own if \
-                               it has a front controller";
-                    self.shared.report.changed(&one.line.place, &one.line.shown(), why);
-                }
+            if one.is_php {
+                let why = "paths without a file are a 404 there: give it a site of its own if it \
+                           has a front controller";
+                self.shared.report.changed(&one.line.place, &one.line.shown(), why);
             }
         }
     }

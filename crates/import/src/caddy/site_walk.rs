@@ -90,7 +90,7 @@ pub(super) struct SiteWalk<'w, 's, 'a> {
     /// The document root of the site.
     pub root: Option<(String, SourceLine)>,
     /// Paths that lead elsewhere, or nowhere.
-    pub elsewhere: Vec<BlockPaths>,
+    pub elsewhere: Vec<ServedArea>,
 }
 
 impl<'a> SiteWalk<'_, '_, 'a> {

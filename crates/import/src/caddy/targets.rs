@@ -2,6 +2,7 @@
 
 use super::path_areas::{BlockPaths, CaddyPath};
 use super::placeholders::{TargetPlace, target};
+use super::served_areas::ServedArea;
 use super::site_walk::{Asked, SiteWalk};
 use super::text_at;
 use crate::regexes::whole_match;
@@ -242,7 +243,7 @@ impl SiteWalk<'_, '_, '_> {
                 return true;
             }
         };
-        self.elsewhere.push(asked.area.clone());
+        self.elsewhere.push(ServedArea::elsewhere(&asked.area, line));
         let host = self.proxy_host(line, &to);
         for path in paths {
             let mut fields = Vec::new();
