@@ -10,6 +10,12 @@ fn config(imported: &Imported) -> Config {
     parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
 }
 
+/// Whether all clients are refused a path.
+fn is_denied(imported: &Imported, path: &str) -> bool {
+    let config = config(imported);
+    config.sites[0].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+}
+
 /// Whether a script runs.
 fn runs(imported: &Imported, script: &str) -> bool {
     let rules = &config(imported).sites[0].rules;
@@ -49,4 +55,49 @@ fn no_script_runs_in_paths_that_php_is_not_for() {
     ));
     assert!(!all.toml.contains("deny_php"), "{}", all.toml);
     assert!(all.report.keeps_access(), "{}", all.report);
+}
+
+#[test]
+fn files_are_sent_where_a_file_server_is() {
+    let cases = [
+        ("@public not path /private/*\nfile_server @public", "/private/a", "/a"),
+        ("handle /x/* {\n@j path *.jpg\nfile_server @j\n}\nhandle {\nfile_server\n}", "/x/a", "/a"),
+        (
+            "handle /x/* {\n@y not path /x/y/*\nfile_server @y\n}\nhandle {\nfile_server\n}",
+            "/x/y/a",
+            "/x/a",
+        ),
+        (
+            "handle_path /x/* {\nroot * /srv/x\n@y not path /y/*\nfile_server @y\n}\n\
+             handle {\nfile_server\n}",
+            "/x/y/a",
+            "/y/a",
+        ),
+        ("@y {\npath /x/*\nnot path /x/y/*\n}\nfile_server @y", "/x/y/a", "/x/a"),
+        ("file_server /x/*", "/a", "/x/a"),
+    ];
+    for (lines, denied, sent) in cases {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        assert!(is_denied(&imported, denied), "{lines}\n{}\n{}", imported.toml, imported.report);
+        assert!(!is_denied(&imported, sent), "{lines}\n{}\n{}", imported.toml, imported.report);
+    }
+    for lines in [
+        &format!(
+            "handle /api/* {{\n{FPM}\n}}\nhandle {{\ntry_files {{path}} /a.html\nfile_server\n}}"
+        ),
+        &format!("@public not path /private/*\n{FPM}\nfile_server @public"),
+        &format!("handle /api/* {{\nroot * /srv/api\n{FPM}\n}}\nhandle {{\nfile_server\n}}"),
+    ] {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.toml);
+    }
+    let source =
+        of(&format!(":80 {{\nroot * /srv/app\n@f not path *.php\n{FPM}\nfile_server @f\n}}"));
+    assert!(source.report.keeps_access(), "{}", source.report);
+    let refused = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /data/* {{\nrespond 403\n}}\n\
+         handle {{\n{FPM}\nfile_server\n}}\n}}"
+    ));
+    assert!(refused.report.keeps_access(), "{}", refused.report);
+    assert!(!refused.toml.contains("no `file_server`"), "{}", refused.toml);
 }

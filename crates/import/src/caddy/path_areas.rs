@@ -130,6 +130,15 @@ impl CaddyPath {
         }
     }
 
+    /// Whether all of these paths are those of scripts, whose source is never sent.
+    pub fn are_scripts(&self) -> bool {
+        match self {
+            CaddyPath::Exact(text) => text.ends_with(".php"),
+            CaddyPath::Prefix(_) => false,
+            CaddyPath::Regex { text, .. } => text.ends_with("\\.php$") && !text.contains('|'),
+        }
+    }
+
     fn literal(&self) -> Option<LiteralPath> {
         match self {
             CaddyPath::Exact(text) => Some(LiteralPath { text: text.clone(), is_exact: true }),
@@ -208,6 +217,19 @@ impl BlockPaths {
             && !self.except.iter().any(|one| one.has(path))
     }
 
+    /// Whether it has a path of another area, as far as that can be seen.
+    pub fn meets(&self, other: &BlockPaths) -> bool {
+        let is_out = |path: &CaddyPath| {
+            let excepts = self.except.iter().chain(&other.except);
+            excepts.into_iter().any(|one| one.covers(path))
+        };
+        let of_other = other.all_paths();
+        of_other
+            .iter()
+            .filter(|path| !is_out(path))
+            .any(|path| self.all_paths().iter().any(|own| own.meets(path) && !is_out(own)))
+    }
+
     /// Its paths without the exceptions.
     fn all_paths(&self) -> Vec<CaddyPath> {
         match self.paths.is_empty() {
@@ -226,7 +248,7 @@ impl BlockPaths {
         except: &[CaddyPath],
     ) -> Result<BlockPaths, String> {
         let mut area = self.clone();
-        area.except.extend(except.iter().cloned());
+        area.except.extend(except.iter().map(|one| self.with_stripped(one)));
         if paths.is_empty() {
             return Ok(area);
         }

@@ -194,7 +194,7 @@ impl SiteWalk<'_, '_, '_> {
         self.site.settings.set("root", text_at(&root.0, &root.1));
         self.hide_own_file(&root.0);
         self.scripts(&root.0);
-        self.files(&general, ended);
+        self.deny_unsent(ended);
         for one in self.served.clone() {
             self.alias(&one, &root.0);
         }
@@ -268,51 +268,6 @@ impl SiteWalk<'_, '_, '_> {
         {
             let line = first.line.clone();
             self.push("allow_php", &line, toml);
-        }
-    }
-
-    /// Whether all files are sent with Caddy, too.
-    fn files(&mut self, general: &[ServedArea], ended: bool) {
-        if general.iter().any(|one| one.sends_files) {
-            return;
-        }
-        let php = self.served.iter().find(|one| one.is_php && one.area.stripped.is_empty());
-        match php {
-            Some(php) => {
-                let line = php.line.clone();
-                let why = "no `file_server` sends all files of the document root, and they are \
-                           sent here, but hidden ones and PHP source: deny the others, or move \
-                           them out of the document root";
-                self.shared.report.access_left_out(&line.place, &line.shown(), why);
-            }
-            // Nothing is left that a file could be sent for.
-            None if ended => {}
-            None => {
-                let mut rest = BlockPaths::default();
-                let senders = self.served.iter().filter(|one| one.sends_files);
-                for one in senders.chain(&self.elsewhere) {
-                    rest.except.extend(one.area.paths.iter().cloned());
-                }
-                match rest.guards() {
-                    Ok(patterns) => {
-                        for pattern in patterns {
-                            let toml = toml_text::table([
-                                ("path", toml_text::string(&pattern)),
-                                ("status", "404".to_owned()),
-                            ]);
-                            let why = "no `file_server` for these paths";
-                            let item = Placed::because(toml, &self.place, why);
-                            self.site.settings.push("deny", item);
-                        }
-                    }
-                    _ => {
-                        let why = "`file_server` is for some paths alone, and here all files of \
-                                   the document root are sent: deny the others";
-                        let place = self.place.clone();
-                        self.shared.report.access_left_out(&place, "file_server", why);
-                    }
-                }
-            }
         }
     }
 
