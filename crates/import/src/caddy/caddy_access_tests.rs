@@ -101,3 +101,34 @@ fn files_are_sent_where_a_file_server_is() {
     assert!(refused.report.keeps_access(), "{}", refused.report);
     assert!(!refused.toml.contains("no `file_server`"), "{}", refused.toml);
 }
+
+#[test]
+fn users_of_an_inner_block_are_those_of_its_paths() {
+    let of_users = |inner: &str, outer: &str| {
+        of(&format!(
+            ":80 {{\nroot * /srv/app\nbasic_auth {{\n{outer}\n}}\n\
+             handle /admin/* {{\nbasic_auth {{\n{inner}\n}}\n{FPM}\nfile_server\n}}\n\
+             handle {{\n{FPM}\nfile_server\n}}\n}}"
+        ))
+    };
+    let (alice, bob) = ("alice $2a$14$abc", "bob $2a$14$def");
+    let imported = of_users(bob, &format!("{alice}\n{bob}"));
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let rules: Vec<&str> = imported.toml.lines().filter(|line| line.contains("users = ")).collect();
+    assert_eq!(rules.len(), 2, "{}", imported.toml);
+    let is_first = rules[0].contains("path = \"~(?i)^/admin/\", users = \"maitred-users-2\"");
+    assert!(is_first, "{}", imported.toml);
+    assert_eq!(imported.user_files[1].text, "bob:$2a$14$def\n");
+    // Caddy wants a user of both lists.
+    assert!(!of_users(alice, bob).report.keeps_access());
+    let met = of(&format!(
+        ":80 {{\n{FPM}\nfile_server\n@pdf path *.pdf\nbasic_auth @pdf {{\n{alice}\n}}\n\
+         basic_auth /docs/* {{\n{bob}\n}}\n}}"
+    ));
+    assert!(!met.report.keeps_access(), "{}", met.toml);
+    let apart = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /a/* {{\nbasic_auth {{\n{alice}\n}}\nfile_server\n}}\n\
+         handle {{\nbasic_auth {{\n{bob}\n}}\nfile_server\n}}\n}}"
+    ));
+    assert!(apart.report.keeps_access(), "{}", apart.report);
+}

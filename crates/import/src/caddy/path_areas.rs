@@ -230,6 +230,15 @@ impl BlockPaths {
             .any(|path| self.all_paths().iter().any(|own| own.meets(path) && !is_out(own)))
     }
 
+    /// Whether it has all paths of another area, as far as that can be seen.
+    pub fn covers(&self, other: &BlockPaths) -> bool {
+        let is_out = |one: &CaddyPath| other.except.iter().any(|its| its.covers(one));
+        other.all_paths().iter().all(|path| {
+            self.all_paths().iter().any(|own| own.covers(path))
+                && self.except.iter().filter(|one| one.meets(path)).all(is_out)
+        })
+    }
+
     /// Its paths without the exceptions.
     fn all_paths(&self) -> Vec<CaddyPath> {
         match self.paths.is_empty() {

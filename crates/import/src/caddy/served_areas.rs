@@ -198,6 +198,9 @@ impl SiteWalk<'_, '_, '_> {
         for one in self.served.clone() {
             self.alias(&one, &root.0);
         }
+        for rule in self.auths.drain(..).flat_map(|one| one.rules) {
+            self.site.settings.push("basic_auth", rule);
+        }
         self.defaults(&place);
         self.site
     }

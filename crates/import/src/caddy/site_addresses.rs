@@ -331,6 +331,7 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
         front: None,
         root: None,
         elsewhere: Vec::new(),
+        auths: Vec::new(),
     };
     let ended = walk.block(&block.directives, &BlockContext::default(), false);
     walk.log(block);
