@@ -132,3 +132,67 @@ fn users_of_an_inner_block_are_those_of_its_paths() {
     ));
     assert!(apart.report.keeps_access(), "{}", apart.report);
 }
+
+#[test]
+fn hidden_files_of_a_folder_are_hidden_where_clients_see_it() {
+    let imported = of(":80 {\nroot * /srv/app\nhandle_path /dl/* {\nroot * /srv/dl\n\
+         file_server {\nhide /srv/dl/private\n}\n}\nhandle {\nfile_server\n}\n}");
+    assert!(is_denied(&imported, "/dl/private/a"), "{}", imported.toml);
+    assert!(!is_denied(&imported, "/private/a"), "{}", imported.toml);
+}
+
+#[test]
+fn headers_for_scripts_are_named_that_clients_can_send() {
+    let report =
+        |lines: &str| of(&format!(":80 {{\nroot * /srv/app\n{lines}\nfile_server\n}}")).report;
+    for name in ["X-Forwarded-User", "X-Real-IP"] {
+        let of_php = report(&format!("{FPM} {{\nheader_up {name} a\n}}"));
+        assert!(!of_php.keeps_access(), "{name}\n{of_php}");
+        let proxied = report(&format!("reverse_proxy /a/* :81 {{\nheader_up {name} a\n}}"));
+        assert!(proxied.keeps_access(), "{name}\n{proxied}");
+    }
+    let harmless = report(&format!("{FPM} {{\nheader_up X-Forwarded-Proto https\n}}"));
+    assert!(harmless.keeps_access(), "{harmless}");
+}
+
+#[test]
+fn paths_of_a_snippet_are_those_of_its_arguments() {
+    let of_snippet = |snippet: &str| {
+        of(&format!(
+            "(closed) {{\n@closed path {snippet}\nrespond @closed 403\n}}\n\
+             :80 {{\nroot * /srv/app\nimport closed /a/* /b/* /c/*\nfile_server\n}}"
+        ))
+    };
+    for (snippet, first, denied) in
+        [("{args[0:]}", true, "/b/a"), ("{args[1:]}", false, "/c/a"), ("{args[:2]}", true, "/b/a")]
+    {
+        let imported = of_snippet(snippet);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(is_denied(&imported, denied), "{snippet}\n{}", imported.toml);
+        assert_eq!(is_denied(&imported, "/a/a"), first, "{snippet}\n{}", imported.toml);
+    }
+    for snippet in ["{args[2:9]}", "{args[7]}", "{env.PRIVATE}/*"] {
+        assert!(!of_snippet(snippet).report.keeps_access(), "{snippet}");
+    }
+    let inline = of(":80 {\nroot * /srv/app\nrespond /{env.PRIVATE}/* 403\nfile_server\n}");
+    assert!(!inline.report.keeps_access(), "{}", inline.toml);
+}
+
+#[test]
+fn a_matcher_of_hosts_ignores_their_case_and_has_wildcards() {
+    let site = |names: &str, matcher: &str| {
+        of(&format!(
+            "{{\nauto_https off\n}}\n{names} {{\nroot * /srv/app\n@x host {matcher}\n\
+             respond @x 403\nfile_server\n}}"
+        ))
+    };
+    for matcher in ["A.Example.com", "*.example.com"] {
+        let imported = site("a.example.com", matcher);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(is_denied(&imported, "/a"), "{matcher}\n{}", imported.toml);
+    }
+    assert!(!site("a.example.com, b.example.org", "*.example.com").report.keeps_access());
+    assert!(!site("a.example.com", "{env.NAME}").report.keeps_access());
+    let other = site("a.example.com", "*.example.org");
+    assert!(other.report.keeps_access() && !is_denied(&other, "/a"), "{}", other.toml);
+}

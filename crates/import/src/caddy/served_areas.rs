@@ -95,7 +95,8 @@ impl SiteWalk<'_, '_, '_> {
                     self.site.settings.set("index", Placed::new(toml, &one.place));
                 }
                 "hide" => {
-                    self.hide(one, root.as_ref().map(|(root, _)| root.as_str()));
+                    let root = root.as_ref().map(|(root, _)| root.as_str());
+                    self.hide(one, root, &asked.area.stripped);
                     continue;
                 }
                 "precompressed" => {
@@ -144,8 +145,9 @@ impl SiteWalk<'_, '_, '_> {
         }
     }
 
-    /// `hide`: names of files and folders, or paths of the file system.
-    fn hide(&mut self, line: &Directive, root: Option<&str>) {
+    /// `hide`: names of files and folders, or paths of the file system below `root`, which clients
+    /// write after `stripped`.
+    fn hide(&mut self, line: &Directive, root: Option<&str>, stripped: &str) {
         for name in &line.arguments {
             let name = self.shared.filled(name);
             let part = |text: &str| {
@@ -156,7 +158,8 @@ impl SiteWalk<'_, '_, '_> {
                 (false, _) => Some(format!("~/{}", part(&name))),
                 (true, Some(root)) => {
                     let below = name.strip_prefix(root).or(name.strip_prefix("./"));
-                    below.map(|below| format!("~^/{}", part(below.trim_start_matches('/'))))
+                    let begin = regex::escape(stripped);
+                    below.map(|below| format!("~^{begin}/{}", part(below.trim_start_matches('/'))))
                 }
                 (true, None) => None,
             };
