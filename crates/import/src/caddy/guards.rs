@@ -107,8 +107,8 @@ impl SiteWalk<'_, '_, '_> {
         if !self.deny(asked, ours) {
             return false;
         }
-        if is_for_all && !asked.area.paths.is_empty() {
-            self.elsewhere.push(ServedArea::elsewhere(&asked.area, line));
+        if is_for_all {
+            self.closed.push(asked.area.clone());
         }
         match (ours == status, has_body) {
             (false, _) if status != 0 => {

@@ -431,6 +431,7 @@ mod tests {
         assert!(area.narrowed(&[CaddyPath::parse("/b")], &[]).is_err());
         assert!(area.narrowed(&[CaddyPath::parse("*.css")], &[]).is_err());
     }
+
     #[test]
     fn a_gap_is_what_no_area_has_of_a_path() {
         let area = |paths: &[&str], except: &[&str]| {

@@ -332,6 +332,7 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
         front: None,
         root: None,
         elsewhere: Vec::new(),
+        closed: Vec::new(),
         auths: Vec::new(),
     };
     let ended = walk.block(&block.directives, &BlockContext::default(), false);

@@ -92,6 +92,8 @@ pub(super) struct SiteWalk<'w, 's, 'a> {
     pub root: Option<(String, SourceLine)>,
     /// Paths that lead elsewhere, or nowhere.
     pub elsewhere: Vec<ServedArea>,
+    /// Paths that all clients are refused.
+    pub closed: Vec<BlockPaths>,
     /// Each `basic_auth`, inner ones before those around them.
     pub auths: Vec<AuthArea>,
 }

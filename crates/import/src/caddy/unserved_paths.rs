@@ -29,8 +29,10 @@ impl SiteWalk<'_, '_, '_> {
     /// Denies the scripts of paths that PHP is not for.
     pub(super) fn deny_unrun(&mut self, php: &[ServedArea]) {
         let areas = areas_of(php.iter().chain(&self.elsewhere));
+        let closed = self.closed.clone();
         for one in php {
-            for path in one.area.except.iter().filter(|path| path.may_be_scripts()) {
+            let excepted = one.area.except.iter().filter(|path| path.may_be_scripts());
+            for path in excepted.filter(|path| !is_closed(path, &closed)) {
                 let patterns = self.guards(&gap(path, &areas), &one.line);
                 for pattern in patterns.unwrap_or_default() {
                     self.push("deny_php", &one.line, toml_text::string(&pattern));
@@ -45,8 +47,10 @@ impl SiteWalk<'_, '_, '_> {
         let senders = self.served.iter().filter(|one| one.sends_files);
         let all: Vec<ServedArea> = senders.chain(&self.elsewhere).cloned().collect();
         let areas = areas_of(&all);
+        let closed = self.closed.clone();
         for one in &all {
-            for path in one.area.except.iter().filter(|path| !path.are_scripts()) {
+            let excepted = one.area.except.iter().filter(|path| !path.are_scripts());
+            for path in excepted.filter(|path| !is_closed(path, &closed)) {
                 self.unsent(&gap(path, &areas), &one.line);
             }
         }
@@ -104,6 +108,12 @@ impl SiteWalk<'_, '_, '_> {
         let why = "no `file_server` for these paths";
         self.site.settings.push("deny", Placed::because(toml, &self.place, why));
     }
+}
+
+/// Whether all clients are refused a path already.
+fn is_closed(path: &CaddyPath, closed: &[BlockPaths]) -> bool {
+    let area = BlockPaths { paths: vec![path.clone()], ..BlockPaths::default() };
+    closed.iter().any(|one| one.covers(&area))
 }
 
 fn areas_of<'s>(all: impl IntoIterator<Item = &'s ServedArea>) -> Vec<BlockPaths> {
