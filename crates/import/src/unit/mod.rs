@@ -454,6 +454,9 @@ mod tests {
             let is_led = |path: &str| paths.iter().any(|one| one.matches(path.as_bytes()));
             assert!(is_led("/api/a") && !is_led("/api/internal/a"), "{}", imported.toml);
             assert!(!of(r#""/api/*", "!*.sql""#, action).report.keeps_access(), "{action}");
+            let is_proxy = action.contains("proxy");
+            let all = of(r#""!/static/*""#, action);
+            assert_eq!(all.report.keeps_access(), is_proxy, "{}", all.toml);
         }
     }
 

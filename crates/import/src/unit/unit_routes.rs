@@ -488,12 +488,10 @@ impl RouteWalk<'_> {
             }
             (Some(script), Some(list)) => {
                 let script = format!("{}/{script}", below.unwrap_or_default());
-                for pattern in self.exact_patterns(Some(list), place) {
-                    let from = toml_text::string(&pattern);
-                    let fields = [("from", from), ("to", toml_text::string(&script))];
-                    let end = ("end", "true".to_owned());
-                    let item = toml_text::table(fields.into_iter().chain([end]));
-                    self.site.settings.push("rewrite", Placed::new(item, place));
+                match list.has_all() && !list.is_all() {
+                    // A rewrite would precede what earlier steps have.
+                    true => self.hides_files = Some(place.clone()),
+                    false => self.rewrite_to(&script, list, place),
                 }
                 self.direct.push((script, place.clone()));
             }
@@ -504,6 +502,19 @@ impl RouteWalk<'_> {
                     self.site.settings.push("deny_php", except);
                 }
             }
+        }
+    }
+
+    /// Has a script run for the paths of a list.
+    fn rewrite_to(&mut self, script: &str, list: &UriList, place: &SourceLine) {
+        for pattern in self.exact_patterns(Some(list), place) {
+            let fields = [
+                ("from", toml_text::string(&pattern)),
+                ("to", toml_text::string(script)),
+                ("end", "true".to_owned()),
+            ];
+            let item = Placed::new(toml_text::table(fields), place);
+            self.site.settings.push("rewrite", item);
         }
     }
 

@@ -130,6 +130,7 @@ mod tests {
         let list = UriList::of(&serde_json::json!(["!/index.php*", "*.php"])).expect("a list");
         assert_eq!(list.except, ["~^/index\\.php"]);
     }
+
     #[test]
     fn negated_paths_are_in_none_of_the_exact_patterns() {
         let of = |value: serde_json::Value| UriList::of(&value).and_then(|list| list.exact());
