@@ -267,7 +267,7 @@ impl SiteWalk<'_, '_, '_> {
         true
     }
 
-    /// A header of requests: clients can send those that are not dropped, as a proxy does with some.
+    /// A header of requests: clients can send those that are not dropped, as some are for a proxy.
     pub(super) fn header_up(&mut self, one: &Directive, is_proxied: bool) {
         let name = one.first().trim_start_matches(['-', '+']);
         let is_known = DROPPED.iter().any(|known| name.eq_ignore_ascii_case(known));
