@@ -48,6 +48,11 @@ fn no_script_runs_in_paths_that_php_is_not_for() {
         let is_part = lines.contains("/uploads/run/");
         assert_eq!(runs(&imported, "/uploads/run/x.php"), is_part, "{}", imported.toml);
     }
+    let part = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /api/* {{\n@x not path /api/local/*\n\
+         reverse_proxy @x :81\n}}\nhandle {{\n{FPM}\nfile_server\n}}\n}}"
+    ));
+    assert!(!runs(&part, "/api/local/x.php"), "{}", part.toml);
     let all = of(&format!(
         ":80 {{\nroot * /srv/app\nhandle /a/* {{\n{FPM}\nfile_server\n}}\nhandle /api/* {{\n\
          reverse_proxy :81\n}}\nhandle /a.css {{\nfile_server\n}}\n\
@@ -139,6 +144,23 @@ fn hidden_files_of_a_folder_are_hidden_where_clients_see_it() {
          file_server {\nhide /srv/dl/private\n}\n}\nhandle {\nfile_server\n}\n}");
     assert!(is_denied(&imported, "/dl/private/a"), "{}", imported.toml);
     assert!(!is_denied(&imported, "/private/a"), "{}", imported.toml);
+}
+
+#[test]
+fn an_expression_within_handle_path_is_for_the_rest_of_the_path() {
+    let of_files = |matcher: &str| {
+        of(&format!(
+            ":80 {{\nroot * /srv/app\nhandle_path /dl/* {{\nroot * /srv/dl\n@x not {matcher}\n\
+             file_server @x\n}}\nhandle {{\nfile_server\n}}\n}}"
+        ))
+    };
+    for matcher in ["path_regexp ^/private/", "path /*/private"] {
+        let imported = of_files(matcher);
+        assert!(is_denied(&imported, "/dl/private/private"), "{matcher}\n{}", imported.toml);
+    }
+    let imported = of_files("path *.sql");
+    assert!(is_denied(&imported, "/dl/a.sql"), "{}", imported.toml);
+    assert!(!is_denied(&imported, "/dl/a"), "{}", imported.toml);
 }
 
 #[test]

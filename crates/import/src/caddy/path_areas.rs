@@ -109,6 +109,14 @@ impl CaddyPath {
         }
     }
 
+    /// Whether it is a smaller part of another one, or an expression that is denied by itself.
+    fn is_part_of(&self, other: &CaddyPath) -> bool {
+        match (self, other) {
+            (CaddyPath::Regex { .. }, CaddyPath::Prefix(_)) => true,
+            _ => other.covers(self) && !self.covers(other),
+        }
+    }
+
     /// Whether a path may be one of both.
     fn meets(&self, other: &CaddyPath) -> bool {
         match (self, other) {
@@ -256,6 +264,14 @@ impl BlockPaths {
         paths: &[CaddyPath],
         except: &[CaddyPath],
     ) -> Result<BlockPaths, String> {
+        let is_anchored = |one: &CaddyPath| match one {
+            CaddyPath::Regex { text, .. } => text.contains('^') || text.contains("\\A"),
+            _ => false,
+        };
+        if !self.stripped.is_empty() && except.iter().any(is_anchored) {
+            let why = "its expression is for the path without the begin that `handle_path` removes";
+            return Err(why.to_owned());
+        }
         let mut area = self.clone();
         area.except.extend(except.iter().map(|one| self.with_stripped(one)));
         if paths.is_empty() {
@@ -376,7 +392,7 @@ pub(super) fn gap(path: &CaddyPath, areas: &[BlockPaths]) -> BlockPaths {
     let mut rest = BlockPaths { paths: vec![path.clone()], ..BlockPaths::default() };
     for area in areas.iter().filter(|one| !one.is_none) {
         let mut excepts = area.except.iter().filter(|one| one.meets(path));
-        if excepts.all(|one| path.covers(one) && !one.covers(path)) {
+        if excepts.all(|one| one.is_part_of(path)) {
             rest.except.extend(area.all_paths());
         }
     }

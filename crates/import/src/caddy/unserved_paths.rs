@@ -28,9 +28,13 @@ impl SiteWalk<'_, '_, '_> {
 
     /// Denies the scripts of paths that PHP is not for.
     pub(super) fn deny_unrun(&mut self, php: &[ServedArea]) {
-        let areas = areas_of(php.iter().chain(&self.elsewhere));
+        if php.is_empty() {
+            return;
+        }
+        let all: Vec<ServedArea> = php.iter().chain(&self.elsewhere).cloned().collect();
+        let areas = areas_of(&all);
         let closed = self.closed.clone();
-        for one in php {
+        for one in &all {
             let excepted = one.area.except.iter().filter(|path| path.may_be_scripts());
             for path in excepted.filter(|path| !is_closed(path, &closed)) {
                 let patterns = self.guards(&gap(path, &areas), &one.line);
@@ -74,8 +78,13 @@ impl SiteWalk<'_, '_, '_> {
             );
             return self.shared.report.access_left_out(&line.place, &line.shown(), &why);
         }
-        for pattern in self.guards(rest, line).unwrap_or_default() {
-            self.deny_files(&pattern);
+        let patterns = self.guards(rest, line).unwrap_or_default();
+        for pattern in &patterns {
+            self.deny_files(pattern);
+        }
+        if let (Some(pattern), [CaddyPath::Regex { .. }]) = (patterns.first(), &rest.paths[..]) {
+            let why = format!("files of `{pattern}` are a 404 in all paths of the site");
+            self.shared.report.changed(&line.place, &line.shown(), &why);
         }
     }
 
