@@ -221,7 +221,7 @@ fn sites_of_caddy_are_imported_and_do_the_same() {
 }
 
 /// Directives, with `ROOT` in place of a document root.
-const DIRECTIVES: [&str; 24] = [
+const DIRECTIVES: [&str; 26] = [
     "respond /a/* 403",
     "respond /a/b/f.txt 404",
     "error *.sql 403",
@@ -244,6 +244,8 @@ const DIRECTIVES: [&str; 24] = [
     "route {\nhandle /b/c/* {\nfile_server\n}\nrespond /b/* 403\n}",
     "file_server {\nhide *.sql b\n}",
     "file_server /a/*",
+    "@s not path /b/* /a/f.sql\nfile_server @s",
+    "handle /a/* {\n@t not path /a/b/*\nfile_server @t\n}",
     "redir /a/f.txt /b/f.txt",
     "rewrite /b/f.txt /a/f.txt",
 ];

@@ -348,8 +348,8 @@ fn same_line(words: &[PlacedToken]) -> Vec<&PlacedToken> {
 fn filled(words: &[PlacedToken], arguments: &[String]) -> Vec<PlacedToken> {
     let mut found = Vec::new();
     for word in words {
-        if word.token.text == "{args[:]}" || word.token.text == "{args...}" {
-            for argument in arguments {
+        if let Some(part) = part_of(arguments, &word.token.text) {
+            for argument in part {
                 let mut word = word.clone();
                 word.token.text.clone_from(argument);
                 found.push(word);
@@ -368,4 +368,17 @@ fn filled(words: &[PlacedToken], arguments: &[String]) -> Vec<PlacedToken> {
         found.push(word);
     }
     found
+}
+
+/// The arguments that a word such as `{args[1:]}` stands for.
+fn part_of<'a>(arguments: &'a [String], word: &str) -> Option<&'a [String]> {
+    if word == "{args...}" {
+        return Some(arguments);
+    }
+    let (from, to) = word.strip_prefix("{args[")?.strip_suffix("]}")?.split_once(':')?;
+    let bound = |text: &str, default: usize| match text {
+        "" => Some(default),
+        text => text.parse().ok(),
+    };
+    arguments.get(bound(from, 0)?..bound(to, arguments.len())?)
 }

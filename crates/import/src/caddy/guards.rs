@@ -1,7 +1,11 @@
 //! What decides who may see what: `respond`, `error`, `abort`, `basic_auth`.
 
+use std::collections::BTreeSet;
+
 use super::path_areas::BlockPaths;
+use super::served_areas::ServedArea;
 use super::site_walk::{Asked, SiteWalk};
+use crate::file_draft::Placed;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::user_files::{UserFile, is_strong};
@@ -9,9 +13,19 @@ use crate::user_files::{UserFile, is_strong};
 /// Caddy's realm without one of its own.
 const DEFAULT_REALM: &str = "restricted";
 
+/// A `basic_auth`.
+pub(super) struct AuthArea {
+    /// Its paths.
+    area: BlockPaths,
+    /// Its users, as lines of their file.
+    users: BTreeSet<String>,
+    /// Its rules.
+    pub rules: Vec<Placed>,
+}
+
 impl SiteWalk<'_, '_, '_> {
     /// The patterns of paths for a rule about access, which never has fewer paths than Caddy's.
-    fn guards(&mut self, area: &BlockPaths, line: &Directive) -> Option<Vec<String>> {
+    pub(super) fn guards(&mut self, area: &BlockPaths, line: &Directive) -> Option<Vec<String>> {
         let why = match area.guards() {
             Ok(patterns) => return Some(patterns),
             Err(Ok(wider)) if !area.paths.is_empty() => {
@@ -63,7 +77,7 @@ impl SiteWalk<'_, '_, '_> {
     /// Paths that lead elsewhere with Caddy, and never lead to the document root instead.
     pub(super) fn nothing_here(&mut self, asked: &Asked<'_>) {
         let all = Asked { condition: super::matchers::Condition::default(), ..asked.copy() };
-        self.elsewhere.push(asked.area.clone());
+        self.elsewhere.push(ServedArea::elsewhere(&asked.area, asked.line));
         self.deny(&all, 404);
     }
 
@@ -93,6 +107,9 @@ impl SiteWalk<'_, '_, '_> {
         if !self.deny(asked, ours) {
             return false;
         }
+        if is_for_all {
+            self.closed.push(asked.area.clone());
+        }
         match (ours == status, has_body) {
             (false, _) if status != 0 => {
                 let why = format!("the status is {ours}, and not {status}");
@@ -114,7 +131,7 @@ impl SiteWalk<'_, '_, '_> {
             let why = format!("it is for some requests alone (`{other}`): write `basic_auth`");
             return self.shared.report.access_left_out(&line.place, &line.shown(), &why);
         }
-        let mut text = String::new();
+        let mut users = Vec::new();
         for user in &line.block {
             let hash = user.first();
             if !is_strong(hash) {
@@ -122,21 +139,46 @@ impl SiteWalk<'_, '_, '_> {
                            set a new password with `htpasswd -B`";
                 self.shared.report.changed(&user.place, &user.name, why);
             }
-            text += &format!("{}:{hash}\n", user.name);
+            users.push(format!("{}:{hash}\n", user.name));
         }
         let Some(patterns) = self.guards(&asked.area, line) else { return };
-        let name = self.user_file(text, line);
+        let name = self.user_file(users.concat(), line);
         let realm = asked.arguments.get(1).map_or(DEFAULT_REALM, String::as_str);
+        let mut rules = Vec::new();
         for pattern in patterns {
             let mut fields = vec![("users", toml_text::string(&name))];
             if pattern != "~^/" && pattern != "/*" {
                 fields.insert(0, ("path", toml_text::string(&pattern)));
             }
             fields.push(("realm", toml_text::string(realm)));
-            self.push("basic_auth", line, toml_text::table(fields));
+            rules.push(Placed::new(toml_text::table(fields), &line.place));
         }
+        let own = AuthArea { area: asked.area.clone(), users: users.into_iter().collect(), rules };
+        self.add_auth(own, line);
         let why = format!("its users are in the file {name} beside the result");
         self.shared.report.changed(&line.place, &line.shown(), &why);
+    }
+
+    /// Adds a `basic_auth` before those around it: the first one of a path decides here, and all of
+    /// them with Caddy.
+    fn add_auth(&mut self, own: AuthArea, line: &Directive) {
+        let is_inner = |one: &AuthArea| {
+            one.area.covers(&own.area)
+                && (own.users.is_subset(&one.users) || !own.area.covers(&one.area))
+        };
+        let is_same = |one: &AuthArea| match (is_inner(one), own.area.covers(&one.area)) {
+            (true, _) => own.users.is_subset(&one.users),
+            (false, true) => one.users.is_subset(&own.users),
+            (false, false) => own.users == one.users,
+        };
+        let mut both = self.auths.iter().filter(|one| one.area.meets(&own.area));
+        if !both.all(is_same) {
+            let why = "another `basic_auth` is for some of its paths, where Caddy wants a user of \
+                       both, and one decides here: give each path one list of users";
+            self.shared.report.access_left_out(&line.place, &line.shown(), why);
+        }
+        let at = self.auths.iter().position(is_inner).unwrap_or(self.auths.len());
+        self.auths.insert(at, own);
     }
 
     /// The name of the file with these users.

@@ -57,6 +57,15 @@ impl Condition {
         self.has_other_client || !self.from.is_empty() || !self.not_from.is_empty()
     }
 
+    fn add_path(&mut self, text: &str) {
+        // What Caddy fills in for each request.
+        if text.contains('{') {
+            self.other = Some(format!("path {text}"));
+            self.has_other_client = true;
+        }
+        self.paths.push(CaddyPath::parse(text));
+    }
+
     /// Whether there are paths already that a further matcher of this name restricts.
     fn has_other_paths(&self, name: &str) -> bool {
         let is_regex = |one: &CaddyPath| matches!(one, CaddyPath::Regex { is_exact: true, .. });
@@ -98,8 +107,9 @@ impl Matchers<'_> {
             return (Condition::default(), rest);
         }
         if first.starts_with('/') {
-            let paths = vec![CaddyPath::parse(first)];
-            return (Condition { paths, ..Condition::default() }, rest);
+            let mut condition = Condition::default();
+            condition.add_path(first);
+            return (condition, rest);
         }
         if first.starts_with('@') {
             return match self.named.get(first) {
@@ -139,7 +149,7 @@ impl Matchers<'_> {
             "path" | "path_regexp" if to.has_other_paths(&one.name) => {
                 to.other = Some("path and path_regexp".to_owned());
             }
-            "path" => to.paths.extend(texts.iter().map(|text| CaddyPath::parse(text))),
+            "path" => texts.iter().for_each(|text| to.add_path(text)),
             "path_regexp" => {
                 let (name, text) = match texts.as_slice() {
                     [text] => ("", text.as_str()),
@@ -150,10 +160,13 @@ impl Matchers<'_> {
                 to.paths.push(CaddyPath::Regex { text: text.to_owned(), is_exact: true });
             }
             "host" => {
-                let is_own = |name: &String| self.hosts.contains(name);
-                to.is_never |= !texts.iter().any(is_own);
-                if self.hosts.iter().any(|own| !texts.contains(own)) && texts.iter().any(is_own) {
-                    to.other = Some("host".to_owned());
+                let is_in = |own: &String| texts.iter().any(|text| is_host(text, own));
+                let count = self.hosts.iter().filter(|own| is_in(own)).count();
+                let is_fixed = !texts.iter().any(|text| text.contains('{'));
+                match count {
+                    0 if is_fixed => to.is_never = true,
+                    count if count == self.hosts.len() => {}
+                    _ => to.other = Some("host".to_owned()),
                 }
             }
             "remote_ip" | "client_ip" => {
@@ -241,6 +254,14 @@ impl Matchers<'_> {
             to.other = Some(format!("not {}", inner.other.unwrap_or_default()).trim().to_owned());
         }
     }
+}
+
+/// Whether a name is one of those of a matcher `host`, whose `*` is a whole label.
+fn is_host(matcher: &str, name: &str) -> bool {
+    let (matcher, name) = (matcher.to_ascii_lowercase(), name.to_ascii_lowercase());
+    let (labels, own) = (matcher.split('.'), name.split('.'));
+    labels.clone().count() == own.clone().count()
+        && labels.zip(own).all(|(label, own)| label == own || label == "*" && !own.is_empty())
 }
 
 /// The files of a matcher `file`.

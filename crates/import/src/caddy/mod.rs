@@ -1,5 +1,7 @@
 //! Caddy's configuration, and FrankenPHP's, as a `maitred.toml`.
 
+#[cfg(test)]
+mod caddy_access_tests;
 mod config_tree;
 mod directive_order;
 mod error_routes;
@@ -17,6 +19,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod unserved_paths;
 
 pub use config_tree::Environment;
 

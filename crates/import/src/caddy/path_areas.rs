@@ -100,11 +100,20 @@ impl CaddyPath {
     fn covers(&self, other: &CaddyPath) -> bool {
         match (self, other) {
             _ if self == other => true,
+            (CaddyPath::Prefix(own), _) if ["", "/"].contains(&own.as_str()) => true,
             (CaddyPath::Prefix(own), CaddyPath::Prefix(its)) => {
                 its.to_ascii_lowercase().starts_with(&own.to_ascii_lowercase())
             }
             (_, CaddyPath::Exact(its)) => self.has(its),
             _ => false,
+        }
+    }
+
+    /// Whether it is a smaller part of another one, or an expression that is denied by itself.
+    fn is_part_of(&self, other: &CaddyPath) -> bool {
+        match (self, other) {
+            (CaddyPath::Regex { .. }, CaddyPath::Prefix(_)) => true,
+            _ => other.covers(self) && !self.covers(other),
         }
     }
 
@@ -117,6 +126,24 @@ impl CaddyPath {
                 self.covers(other) || other.covers(self)
             }
             _ => true,
+        }
+    }
+
+    /// Whether a script can have one of these paths.
+    pub fn may_be_scripts(&self) -> bool {
+        match self {
+            CaddyPath::Exact(text) => text.to_ascii_lowercase().ends_with(".php"),
+            CaddyPath::Prefix(_) => true,
+            CaddyPath::Regex { text, .. } => extension(text).is_none_or(|end| end == "php"),
+        }
+    }
+
+    /// Whether all of these paths are those of scripts, whose source is never sent.
+    pub fn are_scripts(&self) -> bool {
+        match self {
+            CaddyPath::Exact(text) => text.ends_with(".php"),
+            CaddyPath::Prefix(_) => false,
+            CaddyPath::Regex { text, .. } => text.ends_with("\\.php$") && !text.contains('|'),
         }
     }
 
@@ -198,6 +225,36 @@ impl BlockPaths {
             && !self.except.iter().any(|one| one.has(path))
     }
 
+    /// Whether it has a path of another area, as far as that can be seen.
+    pub fn meets(&self, other: &BlockPaths) -> bool {
+        let is_out = |path: &CaddyPath| {
+            let excepts = self.except.iter().chain(&other.except);
+            excepts.into_iter().any(|one| one.covers(path))
+        };
+        let of_other = other.all_paths();
+        of_other
+            .iter()
+            .filter(|path| !is_out(path))
+            .any(|path| self.all_paths().iter().any(|own| own.meets(path) && !is_out(own)))
+    }
+
+    /// Whether it has all paths of another area, as far as that can be seen.
+    pub fn covers(&self, other: &BlockPaths) -> bool {
+        let is_out = |one: &CaddyPath| other.except.iter().any(|its| its.covers(one));
+        other.all_paths().iter().all(|path| {
+            self.all_paths().iter().any(|own| own.covers(path))
+                && self.except.iter().filter(|one| one.meets(path)).all(is_out)
+        })
+    }
+
+    /// Its paths without the exceptions.
+    fn all_paths(&self) -> Vec<CaddyPath> {
+        match self.paths.is_empty() {
+            true => vec![CaddyPath::Prefix("/".to_owned())],
+            false => self.paths.clone(),
+        }
+    }
+
     /// The paths of this area that a matcher has as well.
     ///
     /// # Errors
@@ -207,8 +264,16 @@ impl BlockPaths {
         paths: &[CaddyPath],
         except: &[CaddyPath],
     ) -> Result<BlockPaths, String> {
+        let is_anchored = |one: &CaddyPath| match one {
+            CaddyPath::Regex { text, .. } => text.contains('^') || text.contains("\\A"),
+            _ => false,
+        };
+        if !self.stripped.is_empty() && except.iter().any(is_anchored) {
+            let why = "its expression is for the path without the begin that `handle_path` removes";
+            return Err(why.to_owned());
+        }
         let mut area = self.clone();
-        area.except.extend(except.iter().cloned());
+        area.except.extend(except.iter().map(|one| self.with_stripped(one)));
         if paths.is_empty() {
             return Ok(area);
         }
@@ -268,10 +333,8 @@ impl BlockPaths {
     /// # Errors
     /// Patterns for more paths, if there are none for these alone, or the reason.
     pub fn guards(&self) -> Result<Vec<String>, Result<WiderArea, String>> {
-        let all = [CaddyPath::Prefix("/".to_owned())];
-        let paths = if self.paths.is_empty() { &all[..] } else { &self.paths };
         let (mut patterns, mut wider) = (Vec::new(), Vec::new());
-        for path in paths {
+        for path in &self.all_paths() {
             let inside: Vec<&CaddyPath> =
                 self.except.iter().filter(|one| one.meets(path)).collect();
             if inside.is_empty() {
@@ -323,6 +386,19 @@ impl BlockPaths {
     }
 }
 
+/// What of a path is in none of these areas. What an area excepts within the path is a gap of its
+/// own.
+pub(super) fn gap(path: &CaddyPath, areas: &[BlockPaths]) -> BlockPaths {
+    let mut rest = BlockPaths { paths: vec![path.clone()], ..BlockPaths::default() };
+    for area in areas.iter().filter(|one| !one.is_none) {
+        let mut excepts = area.except.iter().filter(|one| one.meets(path));
+        if excepts.all(|one| one.is_part_of(path)) {
+            rest.except.extend(area.all_paths());
+        }
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,5 +446,29 @@ mod tests {
         assert_eq!(inner.map(|one| one.paths), Ok(vec![CaddyPath::parse("/api/*")]));
         assert!(area.narrowed(&[CaddyPath::parse("/b")], &[]).is_err());
         assert!(area.narrowed(&[CaddyPath::parse("*.css")], &[]).is_err());
+    }
+
+    #[test]
+    fn a_gap_is_what_no_area_has_of_a_path() {
+        let area = |paths: &[&str], except: &[&str]| {
+            let parsed = |texts: &[&str]| texts.iter().map(|one| CaddyPath::parse(one)).collect();
+            BlockPaths { paths: parsed(paths), except: parsed(except), ..BlockPaths::default() }
+        };
+        let guards = |path: &str, areas: &[BlockPaths]| {
+            gap(&CaddyPath::parse(path), areas).guards().expect("they are literal")
+        };
+        let rest = area(&[], &["/a/*"]);
+        let folder = area(&["/a/*"], &["/a/b/*"]);
+        assert_eq!(guards("/a/*", std::slice::from_ref(&rest)), ["~(?i)^/a/"]);
+        // The folder has all of it but `/a/b/`, which is a gap of its own.
+        let both = [rest, folder];
+        assert_eq!(guards("/a/*", &both), [""; 0]);
+        assert_eq!(guards("/a/b/*", &both), ["~(?i)^/a/b/"]);
+        let all = area(&[], &[]);
+        assert_eq!(guards("/a/b/*", &[all.clone(), both[1].clone()]), [""; 0]);
+        assert_eq!(guards("*.sql", &[all]), [""; 0]);
+        // Two areas that both leave out the same.
+        let twice = [area(&["/a/*"], &["*.sql"]), area(&[], &["*.sql"])];
+        assert_eq!(guards("*.sql", &twice), ["*.sql"]);
     }
 }

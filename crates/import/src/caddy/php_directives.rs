@@ -130,7 +130,7 @@ impl SiteWalk<'_, '_, '_> {
                     continue;
                 }
                 "header_up" => {
-                    self.header_up(one, &[]);
+                    self.header_up(one, false);
                     continue;
                 }
                 "header_down" | "lb_policy" | "lb_try_duration" => {

@@ -18,9 +18,11 @@ const NO_ROOT: &str = "/srv";
 /// What serves the files or the scripts of some paths.
 #[derive(Debug, Clone)]
 pub(super) struct ServedArea {
-    area: BlockPaths,
+    /// The paths.
+    pub area: BlockPaths,
     root: Option<(String, SourceLine)>,
-    line: Directive,
+    /// Its directive.
+    pub line: Directive,
     is_php: bool,
     /// Whether it sends files.
     pub sends_files: bool,
@@ -50,6 +52,11 @@ impl ServedArea {
     pub fn folder(area: &BlockPaths, root: &str, line: &Directive) -> ServedArea {
         let root = (root.to_owned(), line.place.clone());
         ServedArea { is_php: false, ..ServedArea::php(area, Some(&root), line) }
+    }
+
+    /// What serves neither: another server, or nothing.
+    pub fn elsewhere(area: &BlockPaths, line: &Directive) -> ServedArea {
+        ServedArea { is_php: false, ..ServedArea::php(area, None, line) }
     }
 
     /// Whether it runs scripts.
@@ -88,7 +95,8 @@ impl SiteWalk<'_, '_, '_> {
                     self.site.settings.set("index", Placed::new(toml, &one.place));
                 }
                 "hide" => {
-                    self.hide(one, root.as_ref().map(|(root, _)| root.as_str()));
+                    let root = root.as_ref().map(|(root, _)| root.as_str());
+                    self.hide(one, root, &asked.area.stripped);
                     continue;
                 }
                 "precompressed" => {
@@ -137,8 +145,9 @@ impl SiteWalk<'_, '_, '_> {
         }
     }
 
-    /// `hide`: names of files and folders, or paths of the file system.
-    fn hide(&mut self, line: &Directive, root: Option<&str>) {
+    /// `hide`: names of files and folders, or paths of the file system below `root`, which clients
+    /// write after `stripped`.
+    fn hide(&mut self, line: &Directive, root: Option<&str>, stripped: &str) {
         for name in &line.arguments {
             let name = self.shared.filled(name);
             let part = |text: &str| {
@@ -149,7 +158,8 @@ impl SiteWalk<'_, '_, '_> {
                 (false, _) => Some(format!("~/{}", part(&name))),
                 (true, Some(root)) => {
                     let below = name.strip_prefix(root).or(name.strip_prefix("./"));
-                    below.map(|below| format!("~^/{}", part(below.trim_start_matches('/'))))
+                    let begin = regex::escape(stripped);
+                    below.map(|below| format!("~^{begin}/{}", part(below.trim_start_matches('/'))))
                 }
                 (true, None) => None,
             };
@@ -187,9 +197,12 @@ impl SiteWalk<'_, '_, '_> {
         self.site.settings.set("root", text_at(&root.0, &root.1));
         self.hide_own_file(&root.0);
         self.scripts(&root.0);
-        self.files(&general, ended);
+        self.deny_unsent(ended);
         for one in self.served.clone() {
             self.alias(&one, &root.0);
+        }
+        for rule in self.auths.drain(..).flat_map(|one| one.rules) {
+            self.site.settings.push("basic_auth", rule);
         }
         self.defaults(&place);
         self.site
@@ -216,12 +229,9 @@ impl SiteWalk<'_, '_, '_> {
             let all = Placed::because(toml_text::string("/*"), &place, "no PHP");
             self.site.settings.push("deny_php", all);
         } else if !php.iter().any(|one| one.area.has(ANY_SCRIPT)) {
-            for one in &php {
-                for pattern in one.area.patterns().unwrap_or_default() {
-                    self.push("allow_php", &one.line, toml_text::string(&pattern));
-                }
-            }
+            self.allow_php(&php);
         }
+        self.deny_unrun(&php);
         for one in php.iter().filter(|one| one.area.stripped.is_empty()) {
             let other = one.folder_name().filter(|own| *own != root);
             if let (Some(own), true) = (other, one.is_general()) {
@@ -267,51 +277,6 @@ impl SiteWalk<'_, '_, '_> {
         }
     }
 
-    /// Whether all files are sent with Caddy, too.
-    fn files(&mut self, general: &[ServedArea], ended: bool) {
-        if general.iter().any(|one| one.sends_files) {
-            return;
-        }
-        let php = self.served.iter().find(|one| one.is_php && one.area.stripped.is_empty());
-        match php {
-            Some(php) => {
-                let line = php.line.clone();
-                let why = "no `file_server` sends all files of the document root, and they are \
-                           sent here, but hidden ones and PHP source: deny the others, or move \
-                           them out of the document root";
-                self.shared.report.access_left_out(&line.place, &line.shown(), why);
-            }
-            // Nothing is left that a file could be sent for.
-            None if ended => {}
-            None => {
-                let mut rest = BlockPaths::default();
-                let senders = self.served.iter().filter(|one| one.sends_files);
-                for area in senders.map(|one| &one.area).chain(&self.elsewhere) {
-                    rest.except.extend(area.paths.iter().cloned());
-                }
-                match rest.guards() {
-                    Ok(patterns) => {
-                        for pattern in patterns {
-                            let toml = toml_text::table([
-                                ("path", toml_text::string(&pattern)),
-                                ("status", "404".to_owned()),
-                            ]);
-                            let why = "no `file_server` for these paths";
-                            let item = Placed::because(toml, &self.place, why);
-                            self.site.settings.push("deny", item);
-                        }
-                    }
-                    _ => {
-                        let why = "`file_server` is for some paths alone, and here all files of \
-                                   the document root are sent: deny the others";
-                        let place = self.place.clone();
-                        self.shared.report.access_left_out(&place, "file_server", why);
-                    }
-                }
-            }
-        }
-    }
-
     /// Paths with a document root of their own.
     fn alias(&mut self, one: &ServedArea, root: &str) {
         let Some(own) = one.folder_name().map(str::to_owned) else { return };
@@ -338,17 +303,10 @@ impl SiteWalk<'_, '_, '_> {
             let target = format!("{}{}", own.trim_end_matches('/'), inner.trim_end_matches('/'));
             let value = text_at(&target, &one.line.place);
             self.site.settings.entry("aliases", &folder, value);
-            match one.is_php {
-                false if !self.served.iter().any(|php| php.is_php && php.area.has(&folder)) => {
-                    let pattern = toml_text::string(&format!("{folder}*"));
-                    self.push("deny_php", &one.line, pattern);
-                }
-                false => {}
-                true => {
-                    let why = "paths without a file are a 404 there: give it a site of its own if \
-                               it has a front controller";
-                    self.shared.report.changed(&one.line.place, &one.line.shown(), why);
-                }
+            if one.is_php {
+                let why = "paths without a file are a 404 there: give it a site of its own if it \
+                           has a front controller";
+                self.shared.report.changed(&one.line.place, &one.line.shown(), why);
             }
         }
     }

@@ -281,7 +281,8 @@ fn groups_of_hosts(directives: &[Directive], names: &[String]) -> Vec<Vec<String
         })
     };
     let mut groups: Vec<Vec<String>> = Vec::new();
-    for host in found.concat().into_iter().filter(is_below) {
+    let hosts = found.concat().into_iter().map(|host| host.to_ascii_lowercase());
+    for host in hosts.filter(is_below) {
         if groups.iter().all(|group| !group.contains(&host)) {
             groups.push(vec![host]);
         }
@@ -331,6 +332,8 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
         front: None,
         root: None,
         elsewhere: Vec::new(),
+        closed: Vec::new(),
+        auths: Vec::new(),
     };
     let ended = walk.block(&block.directives, &BlockContext::default(), false);
     walk.log(block);

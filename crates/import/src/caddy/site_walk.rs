@@ -1,6 +1,7 @@
 //! The walk through the directives of a site, in the order in which Caddy evaluates them.
 
 use super::CaddyImport;
+use super::guards::AuthArea;
 use super::matchers::{Condition, Matchers, definitions};
 use super::path_areas::BlockPaths;
 use super::served_areas::ServedArea;
@@ -90,7 +91,11 @@ pub(super) struct SiteWalk<'w, 's, 'a> {
     /// The document root of the site.
     pub root: Option<(String, SourceLine)>,
     /// Paths that lead elsewhere, or nowhere.
-    pub elsewhere: Vec<BlockPaths>,
+    pub elsewhere: Vec<ServedArea>,
+    /// Paths that all clients are refused.
+    pub closed: Vec<BlockPaths>,
+    /// Each `basic_auth`, inner ones before those around them.
+    pub auths: Vec<AuthArea>,
 }
 
 impl<'a> SiteWalk<'_, '_, 'a> {

@@ -2,6 +2,7 @@
 
 use super::path_areas::{BlockPaths, CaddyPath};
 use super::placeholders::{TargetPlace, target};
+use super::served_areas::ServedArea;
 use super::site_walk::{Asked, SiteWalk};
 use super::text_at;
 use crate::regexes::whole_match;
@@ -242,7 +243,7 @@ impl SiteWalk<'_, '_, '_> {
                 return true;
             }
         };
-        self.elsewhere.push(asked.area.clone());
+        self.elsewhere.push(ServedArea::elsewhere(&asked.area, line));
         let host = self.proxy_host(line, &to);
         for path in paths {
             let mut fields = Vec::new();
@@ -266,11 +267,12 @@ impl SiteWalk<'_, '_, '_> {
         true
     }
 
-    /// A header of requests: clients can send those that are not dropped.
-    pub(super) fn header_up(&mut self, one: &Directive, dropped: &[&str]) {
+    /// A header of requests: clients can send those that are not dropped, as some are for a proxy.
+    pub(super) fn header_up(&mut self, one: &Directive, is_proxied: bool) {
         let name = one.first().trim_start_matches(['-', '+']);
-        let is_dropped = dropped.iter().any(|known| name.eq_ignore_ascii_case(known));
-        let is_forwarded = name.to_ascii_uppercase().starts_with("X-FORWARDED-");
+        let is_known = DROPPED.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_dropped = is_proxied && is_known;
+        let is_forwarded = is_proxied && name.to_ascii_uppercase().starts_with("X-FORWARDED-");
         match is_forwarded || is_dropped || !is_identity_header(name) {
             true if is_forwarded => self.kept(one),
             true => self.left_out(one, "it has no counterpart; write it for the server itself"),
@@ -303,7 +305,7 @@ impl SiteWalk<'_, '_, '_> {
                 }
                 name if NOT_NEEDED.contains(&name) => {}
                 "header_up" => {
-                    self.header_up(one, &DROPPED);
+                    self.header_up(one, true);
                     continue;
                 }
                 "header_down" | "rewrite" | "method" => {

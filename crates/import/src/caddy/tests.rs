@@ -37,7 +37,8 @@ fn of_files(files: &[(&str, &str)]) -> Result<Imported, String> {
     })
 }
 
-fn of(text: &str) -> Imported {
+/// The result for a Caddyfile beside a php-fpm at `/run/php.sock`.
+pub(super) fn of(text: &str) -> Imported {
     let pool = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n";
     of_files(&[("/etc/caddy/Caddyfile", text), ("/fpm.conf", pool)]).expect("it can be imported")
 }

@@ -1,5 +1,6 @@
 //! Unit's configuration as a `maitred.toml`.
 
+mod host_steps;
 mod json_places;
 mod php_applications;
 mod unit_routes;
@@ -137,7 +138,7 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.access_left_out(place, "listeners", &why);
             continue;
         }
-        unit_routes::sites(config, pass, file, report);
+        host_steps::sites(config, pass, file, report);
     }
 }
 
@@ -331,11 +332,25 @@ mod tests {
         assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
+    fn config(imported: &Imported) -> maitred_config::Config {
+        // That file has to exist.
+        let toml = imported.toml.replace("php_ini = ", "# ");
+        let parsed = maitred_config::parse(&toml, std::path::Path::new("/x/maitred.toml"));
+        parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
+    }
+
     /// Whether all clients are refused a path.
     fn is_denied(imported: &Imported, path: &str) -> bool {
-        let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-        let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-        config.sites[0].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+        is_denied_by(imported, 0, path)
+    }
+
+    /// The same for one of the sites.
+    fn is_denied_by(imported: &Imported, site: usize, path: &str) -> bool {
+        config(imported).sites[site]
+            .rules
+            .deny
+            .iter()
+            .any(|rule| rule.path.matches(path.as_bytes()))
     }
 
     const SHARE: &str = r#"{"action": {"share": "/srv/a$uri"}}"#;
@@ -394,6 +409,72 @@ mod tests {
             "action": {"return": 301, "location": "https://example.com$request_uri"}}"#;
         assert!(of(moved).keeps_access(), "{}", of(moved));
         assert!(of(moved).to_string().contains("match host"), "{}", of(moved));
+    }
+
+    #[test]
+    fn refusals_before_a_step_for_a_host_are_those_of_its_site() {
+        let of = |action: &str| {
+            of_routes(
+                &format!(
+                    r#"{{"a": [{SHARE}], "all": [
+                       {{"match": {{"uri": ["/vendor/*", "*.sql"]}}, "action": {{{action}}}}},
+                       {{"match": {{"host": "b.example"}}, "action": {{"pass": "routes/a"}}}},
+                       {{"match": {{"host": "a.example"}}, "action": {{"pass": "routes/a"}}}},
+                       {SHARE}]}}"#
+                ),
+                "index.php",
+            )
+        };
+        let imported = of(r#""return": 404"#);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        for site in 0..3 {
+            for path in ["/vendor/a", "/dump.sql"] {
+                assert!(is_denied_by(&imported, site, path), "{path}\n{}", imported.toml);
+            }
+            assert!(!is_denied_by(&imported, site, "/a"), "{}", imported.toml);
+        }
+        let imported = of(r#""pass": "applications/a/direct""#);
+        assert!(!imported.report.keeps_access(), "{}", imported.report);
+    }
+
+    #[test]
+    fn negated_paths_reach_no_server_and_no_script_of_their_step() {
+        let of = |uri: &str, action: &str| {
+            let step = format!(r#"{{"match": {{"uri": [{uri}]}}, "action": {{{action}}}}}"#);
+            of_routes(&format!("[{step}, {SHARE}]"), "index.php")
+        };
+        for action in [r#""proxy": "http://127.0.0.1:81""#, r#""pass": "applications/a/index""#] {
+            let imported = of(r#""/api/*", "!/api/internal/*""#, action);
+            assert!(imported.report.keeps_access(), "{}", imported.report);
+            let config = config(&imported);
+            let rules = &config.sites[0].rules;
+            let proxied = rules.proxy.iter().map(|rule| &rule.path);
+            let paths: Vec<_> =
+                proxied.chain(rules.rewrite.iter().map(|rule| &rule.from)).collect();
+            let is_led = |path: &str| paths.iter().any(|one| one.matches(path.as_bytes()));
+            assert!(is_led("/api/a") && !is_led("/api/internal/a"), "{}", imported.toml);
+            assert!(!of(r#""/api/*", "!*.sql""#, action).report.keeps_access(), "{action}");
+            let is_proxy = action.contains("proxy");
+            let all = of(r#""!/static/*""#, action);
+            assert_eq!(all.report.keeps_access(), is_proxy, "{}", all.toml);
+        }
+    }
+
+    #[test]
+    fn a_rewrite_of_what_is_shared_or_passed_on_is_named() {
+        for action in [
+            r#""share": "/srv/a$uri""#,
+            r#""pass": "applications/a/index""#,
+            r#""proxy": "http://127.0.0.1:81""#,
+        ] {
+            let step = format!(r#"{{"action": {{"rewrite": "/public$uri", {action}}}}}"#);
+            let report = of_routes(&format!("[{step}, {SHARE}]"), "index.php").report;
+            assert!(report.to_string().contains("rewrite: write `rewrite`"), "{report}");
+            assert!(!report.keeps_access(), "{report}");
+        }
+        let fallback = r#"[{"action": {"share": "/srv/a$uri",
+            "fallback": {"rewrite": "/b", "pass": "applications/a/index"}}}]"#;
+        assert!(!of_routes(fallback, "index.php").report.keeps_access());
     }
 
     #[test]

@@ -21,83 +21,31 @@ const MAX_STEPS: usize = 10_000;
 const SCRIPT_ENDS: [&str; 7] = ["$", "/", "($|/)", "(/|$)", "(?:$|/)", "(?:/|$)", "(/.*)?$"];
 
 /// The statuses of redirects.
-const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
+pub(super) const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
 
 /// Scripts that tell whether a pattern is for all of them.
 const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
 
-/// Adds the sites of what a listener passes requests to.
-pub(super) fn sites(
-    config: &UnitConfig,
-    pass: &str,
-    file: &mut FileDraft,
-    report: &mut ImportReport,
-) {
-    let pointer = UnitConfig::target(pass);
-    let steps = config.get(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
-    // Steps for a host alone are sites of their own.
-    for step in 0..steps {
-        let at = format!("{pointer}/{step}");
-        let is_host = names(config, &format!("{at}/match")) == ["host"];
-        let inner = config.get(&format!("{at}/action/pass")).and_then(Value::as_str);
-        if !is_host {
-            continue;
-        }
-        let Some(inner) = inner else {
-            host_action(config, &at, report);
-            continue;
-        };
-        let hosts = UriList::of(config.get(&format!("{at}/match/host")).unwrap_or(&Value::Null));
-        let place = config.place(&at);
-        match hosts.map(|_| host_names(config.get(&format!("{at}/match/host")))) {
-            Some(Some(hosts)) => {
-                report.kept(&place, "match host");
-                site(config, inner, &hosts, SitePlace { file, report, place: &place });
-            }
-            _ => report.access_left_out(&place, "match host", "it is no list of names"),
-        }
-    }
-    let all = ["*".to_owned()];
-    let place = config.place(&pointer);
-    site(config, pass, &all, SitePlace { file, report, place: &place });
-}
-
-/// A step for a host that leads to no route: a redirect refuses no one.
-fn host_action(config: &UnitConfig, at: &str, report: &mut ImportReport) {
-    let action = config.get(&format!("{at}/action"));
-    let status = action.and_then(|action| action.get("return")).and_then(Value::as_u64);
-    let has_target = action.is_some_and(|action| action.get("location").is_some());
-    let place = config.place(at);
-    if has_target && status.is_some_and(|status| REDIRECTS.contains(&status)) {
-        return report.left_out(&place, "match host", "write `redirects` of a site of its own");
-    }
-    let why = "only a step that passes to routes or to an application becomes a site of its own: \
-               write the site";
-    report.access_left_out(&place, "match host", why);
-}
-
-/// Names of hosts: `example.com`, `*.example.com`.
-fn host_names(value: Option<&Value>) -> Option<Vec<String>> {
-    let texts: Vec<&str> = match value? {
-        Value::String(text) => vec![text.as_str()],
-        Value::Array(all) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
-        _ => return None,
-    };
-    let is_name = |text: &str| {
-        let inner = text.strip_prefix("*.").unwrap_or(text);
-        !inner.contains(['*', '!', '~', ':'])
-    };
-    texts.iter().all(|text| is_name(text)).then(|| texts.into_iter().map(str::to_owned).collect())
-}
-
 /// Where a site goes.
-struct SitePlace<'w> {
-    file: &'w mut FileDraft,
-    report: &'w mut ImportReport,
-    place: &'w SourceLine,
+pub(super) struct SitePlace<'w> {
+    /// The file.
+    pub file: &'w mut FileDraft,
+    /// The report.
+    pub report: &'w mut ImportReport,
+    /// The place of the site.
+    pub place: &'w SourceLine,
 }
 
-fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
+/// What leads requests to a site.
+pub(super) struct SiteRoute<'r> {
+    /// What they are passed to.
+    pub pass: &'r str,
+    /// The steps before the one with the site's host.
+    pub before: &'r [String],
+}
+
+/// Adds a site for these hosts.
+pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], at: SitePlace<'_>) {
     let SitePlace { file, report, place } = at;
     let draft = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
     let mut walk = RouteWalk {
@@ -116,7 +64,10 @@ fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
     };
     let hosts = Placed::new(toml_text::strings(hosts), place);
     walk.site.settings.set("hosts", hosts);
-    walk.pass(pass, place, None, 0);
+    for step in led.before {
+        walk.before_host(step);
+    }
+    walk.pass(led.pass, place, None, 0);
     let site = walk.finished(place);
     if site.settings.has("root") {
         file.sites.push(site);
@@ -173,6 +124,19 @@ impl RouteWalk<'_> {
         self.seen.remove(&pointer);
     }
 
+    /// A step that precedes the one with the host of this site.
+    fn before_host(&mut self, pointer: &str) {
+        if names(self.config, &format!("{pointer}/match")).iter().any(|name| name == "host") {
+            return;
+        }
+        if self.config.get(&format!("{pointer}/action/return")).is_some() {
+            return self.step(pointer, None, 0);
+        }
+        let why = "it precedes a step for a host, and only a `return` is written for the site of \
+                   this host: write the others by hand";
+        self.report.access_left_out(&self.config.place(pointer), "action", why);
+    }
+
     fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) {
         let place = self.config.place(pointer);
         self.steps += 1;
@@ -222,18 +186,27 @@ impl RouteWalk<'_> {
         None
     }
 
+    /// What an action changes of a request or its response.
+    fn changes(&mut self, pointer: &str) {
+        let place = self.config.place(pointer);
+        let Some(action) = self.config.get(pointer) else { return };
+        if action.get("response_headers").is_some() {
+            self.report.left_out(&place, "response_headers", "write `headers` of the site");
+        }
+        let why = "write `rewrite` of the site";
+        match (action.get("rewrite").is_some(), action.get("return").is_some()) {
+            (false, _) => {}
+            (true, true) => self.report.left_out(&place, "rewrite", why),
+            // It decides which files and scripts these paths lead to.
+            (true, false) => self.report.access_left_out(&place, "rewrite", why),
+        }
+    }
+
     fn action(&mut self, pointer: &str, paths: Option<&UriList>, depth: usize) {
         let place = self.config.place(pointer);
         let Some(action) = self.config.get(pointer) else { return };
         let text = |name: &str| action.get(name).and_then(Value::as_str);
-        for (name, why) in [
-            ("response_headers", "write `headers` of the site"),
-            ("rewrite", "write `rewrite` of the site"),
-        ] {
-            if action.get(name).is_some() {
-                self.report.left_out(&place, name, why);
-            }
-        }
+        self.changes(pointer);
         if let Some(status) = action.get("return").and_then(Value::as_u64) {
             return self.returned(status, text("location"), &place, paths);
         }
@@ -248,6 +221,7 @@ impl RouteWalk<'_> {
             let share = share.as_str().or(share.get(0).and_then(Value::as_str));
             self.share(share.unwrap_or_default(), pointer, paths);
             if let Some(Value::String(pass)) = action.pointer("/fallback/pass") {
+                self.changes(&format!("{pointer}/fallback"));
                 return self.fallback(pass, &place, paths, depth);
             }
             if action.get("fallback").is_some() {
@@ -371,9 +345,23 @@ impl RouteWalk<'_> {
         others.into_iter().collect()
     }
 
+    /// The patterns of a step's paths alone, for what is open to them.
+    fn exact_patterns(&mut self, paths: Option<&UriList>, place: &SourceLine) -> Vec<String> {
+        let Some(list) = paths else { return vec!["/*".to_owned()] };
+        list.exact().unwrap_or_else(|| {
+            let why = format!(
+                "no pattern has its paths without {}: write `[[sites.proxy]]` or `rewrite` of the \
+                 site",
+                list.except.join(", ")
+            );
+            self.report.access_left_out(place, "match uri", &why);
+            Vec::new()
+        })
+    }
+
     fn proxy(&mut self, to: &str, place: &SourceLine, paths: Option<&UriList>) {
         let to = to.replace("http://unix:", "unix:");
-        for path in self.patterns(paths, place) {
+        for path in self.exact_patterns(paths, place) {
             let fields = [("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
             self.site.settings.push("proxy", Placed::new(toml_text::table(fields), place));
         }
@@ -500,12 +488,10 @@ impl RouteWalk<'_> {
             }
             (Some(script), Some(list)) => {
                 let script = format!("{}/{script}", below.unwrap_or_default());
-                for pattern in &list.patterns {
-                    let from = toml_text::string(pattern);
-                    let fields = [("from", from), ("to", toml_text::string(&script))];
-                    let end = ("end", "true".to_owned());
-                    let item = toml_text::table(fields.into_iter().chain([end]));
-                    self.site.settings.push("rewrite", Placed::new(item, place));
+                match list.has_all() && !list.is_all() {
+                    // A rewrite would precede what earlier steps have.
+                    true => self.hides_files = Some(place.clone()),
+                    false => self.rewrite_to(&script, list, place),
                 }
                 self.direct.push((script, place.clone()));
             }
@@ -516,6 +502,19 @@ impl RouteWalk<'_> {
                     self.site.settings.push("deny_php", except);
                 }
             }
+        }
+    }
+
+    /// Has a script run for the paths of a list.
+    fn rewrite_to(&mut self, script: &str, list: &UriList, place: &SourceLine) {
+        for pattern in self.exact_patterns(Some(list), place) {
+            let fields = [
+                ("from", toml_text::string(&pattern)),
+                ("to", toml_text::string(script)),
+                ("end", "true".to_owned()),
+            ];
+            let item = Placed::new(toml_text::table(fields), place);
+            self.site.settings.push("rewrite", item);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `uri` of Unit's `match`, in maitred's patterns.
 
+use maitred_rules::Pattern;
 use serde_json::Value;
 
 use crate::prefix_complement::{LiteralPath, without};
@@ -46,13 +47,52 @@ impl UriList {
 
     /// The pattern for all paths but those that are negated; none if they have no pattern.
     pub fn complement(&self) -> Option<String> {
-        let literal = |pattern: &String| match pattern.strip_suffix('*') {
-            _ if pattern.starts_with('~') => None,
-            Some(text) => Some(LiteralPath { text: text.to_owned(), is_exact: false }),
-            None => Some(LiteralPath { text: pattern.clone(), is_exact: true }),
-        };
-        let literals: Option<Vec<LiteralPath>> = self.except.iter().map(literal).collect();
-        without("/", &literals?)
+        without("/", &self.literal_exceptions()?)
+    }
+
+    /// The patterns for its paths alone; none if some have no pattern.
+    pub fn exact(&self) -> Option<Vec<String>> {
+        match (self.except.is_empty(), self.has_all()) {
+            (true, true) => Some(vec!["/*".to_owned()]),
+            (true, false) => Some(self.patterns.clone()),
+            (false, true) => Some(vec![self.complement()?]),
+            (false, false) => {
+                let parts: Option<Vec<Vec<String>>> =
+                    self.patterns.iter().map(|one| self.part(one)).collect();
+                Some(parts?.concat())
+            }
+        }
+    }
+
+    /// A pattern without what is negated: nothing is left if all of it is.
+    fn part(&self, pattern: &str) -> Option<Vec<String>> {
+        let LiteralPath { text, is_exact } = literal(pattern)?;
+        if is_exact {
+            let parsed = self.except.iter().map(|one| Pattern::parse(one).ok());
+            let except: Vec<Pattern> = parsed.collect::<Option<_>>()?;
+            let is_negated = except.iter().any(|one| one.matches(text.as_bytes()));
+            return Some(if is_negated { Vec::new() } else { vec![text] });
+        }
+        let except = self.literal_exceptions()?;
+        if except.iter().any(|one| !one.is_exact && text.starts_with(&one.text)) {
+            return Some(Vec::new());
+        }
+        match except.iter().any(|one| one.text.starts_with(&text)) {
+            true => Some(vec![without(&text, &except)?]),
+            false => Some(vec![pattern.to_owned()]),
+        }
+    }
+
+    fn literal_exceptions(&self) -> Option<Vec<LiteralPath>> {
+        self.except.iter().map(|one| literal(one)).collect()
+    }
+}
+
+fn literal(pattern: &str) -> Option<LiteralPath> {
+    match pattern.strip_suffix('*') {
+        _ if pattern.starts_with('~') => None,
+        Some(text) => Some(LiteralPath { text: text.to_owned(), is_exact: false }),
+        None => Some(LiteralPath { text: pattern.to_owned(), is_exact: true }),
     }
 }
 
@@ -89,5 +129,20 @@ mod tests {
         assert_eq!(pattern("*/.*"), "~/\\.");
         let list = UriList::of(&serde_json::json!(["!/index.php*", "*.php"])).expect("a list");
         assert_eq!(list.except, ["~^/index\\.php"]);
+    }
+
+    #[test]
+    fn negated_paths_are_in_none_of_the_exact_patterns() {
+        let of = |value: serde_json::Value| UriList::of(&value).and_then(|list| list.exact());
+        let patterns =
+            of(serde_json::json!(["/api/*", "/a", "/b/c/*", "!/api/internal/*", "!/b/*"]));
+        let patterns = patterns.expect("they are literal");
+        assert_eq!(patterns.len(), 2, "{patterns:?}");
+        let api = Pattern::parse(&patterns[0]).expect("it is a pattern");
+        assert!(api.matches(b"/api/") && api.matches(b"/api/internal"), "{patterns:?}");
+        assert!(!api.matches(b"/api/internal/a") && !api.matches(b"/b"), "{patterns:?}");
+        assert_eq!(of(serde_json::json!(["/a.sql", "/b", "!*.sql"])), Some(vec!["/b".to_owned()]));
+        assert_eq!(of(serde_json::json!(["/a/*", "!*.sql"])), None);
+        assert_eq!(of(serde_json::json!(["*.php", "!/a"])), None);
     }
 }

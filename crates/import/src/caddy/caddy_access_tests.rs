@@ -1,0 +1,220 @@
+//! What the imported configuration never shows or runs, and Caddy does not.
+
+use maitred_config::Config;
+
+use super::tests::of;
+use crate::Imported;
+
+fn config(imported: &Imported) -> Config {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
+}
+
+/// Whether all clients are refused a path.
+fn is_denied(imported: &Imported, path: &str) -> bool {
+    let config = config(imported);
+    config.sites[0].rules.deny.iter().any(|rule| rule.path.matches(path.as_bytes()))
+}
+
+/// Whether a script runs.
+fn runs(imported: &Imported, script: &str) -> bool {
+    let rules = &config(imported).sites[0].rules;
+    let is_in = |path: &maitred_rules::Pattern| path.matches(script.as_bytes());
+    (rules.allow_php.is_empty() || rules.allow_php.iter().any(is_in))
+        && !rules.deny_php.iter().any(|rule| is_in(&rule.path))
+}
+
+const FPM: &str = "php_fastcgi unix//run/php.sock";
+
+#[test]
+fn no_script_runs_in_paths_that_php_is_not_for() {
+    for lines in [
+        &format!("handle /uploads/* {{\nfile_server\n}}\nhandle {{\n{FPM}\nfile_server\n}}"),
+        &format!("@php not path /uploads/*\n{}\nfile_server", FPM.replace("i ", "i @php ")),
+        &format!(
+            "handle /uploads/* {{\nhandle /uploads/run/* {{\n{FPM}\nfile_server\n}}\n\
+             file_server\n}}\nhandle {{\n{FPM}\nfile_server\n}}"
+        ),
+    ] {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!runs(&imported, "/uploads/x.php"), "{lines}\n{}", imported.toml);
+        assert!(
+            !runs(&imported, "/Uploads/x.php") || lines.contains("/uploads/run/"),
+            "{}",
+            imported.toml
+        );
+        assert!(runs(&imported, "/index.php"), "{lines}\n{}", imported.toml);
+        let is_part = lines.contains("/uploads/run/");
+        assert_eq!(runs(&imported, "/uploads/run/x.php"), is_part, "{}", imported.toml);
+    }
+    let part = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /api/* {{\n@x not path /api/local/*\n\
+         reverse_proxy @x :81\n}}\nhandle {{\n{FPM}\nfile_server\n}}\n}}"
+    ));
+    assert!(!runs(&part, "/api/local/x.php"), "{}", part.toml);
+    let all = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /a/* {{\n{FPM}\nfile_server\n}}\nhandle /api/* {{\n\
+         reverse_proxy :81\n}}\nhandle /a.css {{\nfile_server\n}}\n\
+         handle {{\n{FPM}\nfile_server\n}}\n}}"
+    ));
+    assert!(!all.toml.contains("deny_php"), "{}", all.toml);
+    assert!(all.report.keeps_access(), "{}", all.report);
+}
+
+#[test]
+fn files_are_sent_where_a_file_server_is() {
+    let cases = [
+        ("@public not path /private/*\nfile_server @public", "/private/a", "/a"),
+        ("handle /x/* {\n@j path *.jpg\nfile_server @j\n}\nhandle {\nfile_server\n}", "/x/a", "/a"),
+        (
+            "handle /x/* {\n@y not path /x/y/*\nfile_server @y\n}\nhandle {\nfile_server\n}",
+            "/x/y/a",
+            "/x/a",
+        ),
+        (
+            "handle_path /x/* {\nroot * /srv/x\n@y not path /y/*\nfile_server @y\n}\n\
+             handle {\nfile_server\n}",
+            "/x/y/a",
+            "/y/a",
+        ),
+        ("@y {\npath /x/*\nnot path /x/y/*\n}\nfile_server @y", "/x/y/a", "/x/a"),
+        ("file_server /x/*", "/a", "/x/a"),
+    ];
+    for (lines, denied, sent) in cases {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        assert!(is_denied(&imported, denied), "{lines}\n{}\n{}", imported.toml, imported.report);
+        assert!(!is_denied(&imported, sent), "{lines}\n{}\n{}", imported.toml, imported.report);
+    }
+    for lines in [
+        &format!(
+            "handle /api/* {{\n{FPM}\n}}\nhandle {{\ntry_files {{path}} /a.html\nfile_server\n}}"
+        ),
+        &format!("@public not path /private/*\n{FPM}\nfile_server @public"),
+        &format!("handle /api/* {{\nroot * /srv/api\n{FPM}\n}}\nhandle {{\nfile_server\n}}"),
+    ] {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.toml);
+    }
+    let source =
+        of(&format!(":80 {{\nroot * /srv/app\n@f not path *.php\n{FPM}\nfile_server @f\n}}"));
+    assert!(source.report.keeps_access(), "{}", source.report);
+    let refused = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /data/* {{\nrespond 403\n}}\n\
+         handle {{\n{FPM}\nfile_server\n}}\n}}"
+    ));
+    assert!(refused.report.keeps_access(), "{}", refused.report);
+    assert!(!refused.toml.contains("no `file_server`"), "{}", refused.toml);
+}
+
+#[test]
+fn users_of_an_inner_block_are_those_of_its_paths() {
+    let of_users = |inner: &str, outer: &str| {
+        of(&format!(
+            ":80 {{\nroot * /srv/app\nbasic_auth {{\n{outer}\n}}\n\
+             handle /admin/* {{\nbasic_auth {{\n{inner}\n}}\n{FPM}\nfile_server\n}}\n\
+             handle {{\n{FPM}\nfile_server\n}}\n}}"
+        ))
+    };
+    let (alice, bob) = ("alice $2a$14$abc", "bob $2a$14$def");
+    let imported = of_users(bob, &format!("{alice}\n{bob}"));
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let rules: Vec<&str> = imported.toml.lines().filter(|line| line.contains("users = ")).collect();
+    assert_eq!(rules.len(), 2, "{}", imported.toml);
+    let is_first = rules[0].contains("path = \"~(?i)^/admin/\", users = \"maitred-users-2\"");
+    assert!(is_first, "{}", imported.toml);
+    assert_eq!(imported.user_files[1].text, "bob:$2a$14$def\n");
+    // Caddy wants a user of both lists.
+    assert!(!of_users(alice, bob).report.keeps_access());
+    let met = of(&format!(
+        ":80 {{\n{FPM}\nfile_server\n@pdf path *.pdf\nbasic_auth @pdf {{\n{alice}\n}}\n\
+         basic_auth /docs/* {{\n{bob}\n}}\n}}"
+    ));
+    assert!(!met.report.keeps_access(), "{}", met.toml);
+    let apart = of(&format!(
+        ":80 {{\nroot * /srv/app\nhandle /a/* {{\nbasic_auth {{\n{alice}\n}}\nfile_server\n}}\n\
+         handle {{\nbasic_auth {{\n{bob}\n}}\nfile_server\n}}\n}}"
+    ));
+    assert!(apart.report.keeps_access(), "{}", apart.report);
+}
+
+#[test]
+fn hidden_files_of_a_folder_are_hidden_where_clients_see_it() {
+    let imported = of(":80 {\nroot * /srv/app\nhandle_path /dl/* {\nroot * /srv/dl\n\
+         file_server {\nhide /srv/dl/private\n}\n}\nhandle {\nfile_server\n}\n}");
+    assert!(is_denied(&imported, "/dl/private/a"), "{}", imported.toml);
+    assert!(!is_denied(&imported, "/private/a"), "{}", imported.toml);
+}
+
+#[test]
+fn an_expression_within_handle_path_is_for_the_rest_of_the_path() {
+    let of_files = |matcher: &str| {
+        of(&format!(
+            ":80 {{\nroot * /srv/app\nhandle_path /dl/* {{\nroot * /srv/dl\n@x not {matcher}\n\
+             file_server @x\n}}\nhandle {{\nfile_server\n}}\n}}"
+        ))
+    };
+    for matcher in ["path_regexp ^/private/", "path /*/private"] {
+        let imported = of_files(matcher);
+        assert!(is_denied(&imported, "/dl/private/private"), "{matcher}\n{}", imported.toml);
+    }
+    let imported = of_files("path *.sql");
+    assert!(is_denied(&imported, "/dl/a.sql"), "{}", imported.toml);
+    assert!(!is_denied(&imported, "/dl/a"), "{}", imported.toml);
+}
+
+#[test]
+fn headers_for_scripts_are_named_that_clients_can_send() {
+    let report =
+        |lines: &str| of(&format!(":80 {{\nroot * /srv/app\n{lines}\nfile_server\n}}")).report;
+    for name in ["X-Forwarded-User", "X-Real-IP"] {
+        let of_php = report(&format!("{FPM} {{\nheader_up {name} a\n}}"));
+        assert!(!of_php.keeps_access(), "{name}\n{of_php}");
+        let proxied = report(&format!("reverse_proxy /a/* :81 {{\nheader_up {name} a\n}}"));
+        assert!(proxied.keeps_access(), "{name}\n{proxied}");
+    }
+    let harmless = report(&format!("{FPM} {{\nheader_up X-Forwarded-Proto https\n}}"));
+    assert!(harmless.keeps_access(), "{harmless}");
+}
+
+#[test]
+fn paths_of_a_snippet_are_those_of_its_arguments() {
+    let of_snippet = |snippet: &str| {
+        of(&format!(
+            "(closed) {{\n@closed path {snippet}\nrespond @closed 403\n}}\n\
+             :80 {{\nroot * /srv/app\nimport closed /a/* /b/* /c/*\nfile_server\n}}"
+        ))
+    };
+    for (snippet, first, denied) in
+        [("{args[0:]}", true, "/b/a"), ("{args[1:]}", false, "/c/a"), ("{args[:2]}", true, "/b/a")]
+    {
+        let imported = of_snippet(snippet);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(is_denied(&imported, denied), "{snippet}\n{}", imported.toml);
+        assert_eq!(is_denied(&imported, "/a/a"), first, "{snippet}\n{}", imported.toml);
+    }
+    for snippet in ["{args[2:9]}", "{args[7]}", "{env.PRIVATE}/*"] {
+        assert!(!of_snippet(snippet).report.keeps_access(), "{snippet}");
+    }
+    let inline = of(":80 {\nroot * /srv/app\nrespond /{env.PRIVATE}/* 403\nfile_server\n}");
+    assert!(!inline.report.keeps_access(), "{}", inline.toml);
+}
+
+#[test]
+fn a_matcher_of_hosts_ignores_their_case_and_has_wildcards() {
+    let site = |names: &str, matcher: &str| {
+        of(&format!(
+            "{{\nauto_https off\n}}\n{names} {{\nroot * /srv/app\n@x host {matcher}\n\
+             respond @x 403\nfile_server\n}}"
+        ))
+    };
+    for matcher in ["A.Example.com", "*.example.com"] {
+        let imported = site("a.example.com", matcher);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(is_denied(&imported, "/a"), "{matcher}\n{}", imported.toml);
+    }
+    assert!(!site("a.example.com, b.example.org", "*.example.com").report.keeps_access());
+    assert!(!site("a.example.com", "{env.NAME}").report.keeps_access());
+    let other = site("a.example.com", "*.example.org");
+    assert!(other.report.keeps_access() && !is_denied(&other, "/a"), "{}", other.toml);
+}
