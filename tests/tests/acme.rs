@@ -1,6 +1,8 @@
 //! Certificates by ACME, issued by Pebble, the test authority of Let's Encrypt.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -161,6 +163,33 @@ fn what_authorities_do_not_look_for_is_the_sites() {
         .output()
         .unwrap();
     assert!(text(&refused).contains("no application protocol"), "{}", text(&refused));
+}
+
+#[test]
+fn a_proof_is_served_for_the_host_of_its_order_and_for_no_other() {
+    let (pebble, site) = (Pebble::default(), Site::default());
+    // The authority looks for the proof here, and waits while it is requested from the server.
+    let elsewhere = SocketAddr::from(([127, 0, 0, 77], pebble.http.port()));
+    let authority = TcpListener::bind(elsewhere).unwrap();
+    for host in ["shop.test", "blog.test"] {
+        pebble.move_host(host, "127.0.0.77");
+    }
+    let more = ", challenge = \"http-01\"";
+    let _server = site.setup(&pebble, &["blog.test", "shop.test"], more).start();
+    let mut line = String::new();
+    let (connection, _) = authority.accept().unwrap();
+    let mut lines = BufReader::new(connection);
+    lines.read_line(&mut line).unwrap();
+    let path = line.split(' ').nth(1).unwrap();
+    assert!(path.starts_with("/.well-known/acme-challenge/"), "{line}");
+    for host in ["blog.test", "BLOG.test:80", "blog.test."] {
+        let proof = plain(&pebble, host, path);
+        assert_eq!(proof.status, 200, "{host}");
+        assert!(path.ends_with(proof.text().split('.').next().unwrap()), "{}", proof.text());
+    }
+    for host in ["shop.test", "other.test", "a.blog.test"] {
+        assert_eq!(plain(&pebble, host, path).status, 404, "{host}");
+    }
 }
 
 fn check(folder: &Path, text: &str) -> Output {

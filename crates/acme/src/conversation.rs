@@ -154,7 +154,11 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
         };
         let key = challenge.key_authorization();
         let proof = if order.by_file {
-            Proof::File { token: challenge.token.clone(), contents: key.as_str().to_owned() }
+            Proof::File {
+                name: order.name.clone(),
+                token: challenge.token.clone(),
+                contents: key.as_str().to_owned(),
+            }
         } else {
             Proof::Certificate {
                 name: order.name.clone(),

@@ -68,6 +68,9 @@ pub enum Cause {
 pub enum Proof {
     /// A file over plain HTTP (`http-01`, RFC 8555 §8.3).
     File {
+        /// The host. Programs before this field sent none: such a file is served for no host.
+        #[serde(default)]
+        name: String,
         /// Its name.
         token: String,
         /// Its contents.
@@ -120,6 +123,15 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_a_former_program_has_no_host() {
+        let file = r#"{"File":{"token":"t","contents":"t.key"}}"#;
+        let Proof::File { name, .. } = serde_json::from_str(file).unwrap() else {
+            panic!("it is a file");
+        };
+        assert_eq!(name, "");
+    }
 
     #[test]
     fn an_account_shows_nothing_of_itself() {

@@ -27,7 +27,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// Orders to the process that passes purges on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToPurgeLog {
-    /// Connect. Descriptor: a file with [`PurgeLogSettings`] as JSON, which holds a secret.
+    /// Connect. Descriptors: a file with [`PurgeLogSettings`] as JSON, which holds a secret, and
+    /// for [`PurgeLogPlace::Peers`] the listening socket.
     Begin,
     /// Have the other nodes apply a purge. Reply: [`FromPurgeLog::Published`].
     Publish {

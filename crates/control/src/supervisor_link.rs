@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use maitred_os::channel::Channel;
@@ -32,6 +33,21 @@ impl SupervisorLink {
         O: DeserializeOwned,
         S: DeserializeOwned,
     {
+        self.settings_and_descriptor(is_first).map(|(settings, _)| settings)
+    }
+
+    /// The same with the descriptor behind that of the file, if the order has one.
+    ///
+    /// # Errors
+    /// As [`SupervisorLink::settings`].
+    pub fn settings_and_descriptor<O, S>(
+        &self,
+        is_first: impl FnOnce(&O) -> bool,
+    ) -> Result<(S, Option<OwnedFd>), String>
+    where
+        O: DeserializeOwned,
+        S: DeserializeOwned,
+    {
         let heard = hear::<O>(&self.channel, true).map_err(|error| error.to_string())?;
         let fds = match heard {
             Received::Message(order, fds) if is_first(&order) => fds,
@@ -39,12 +55,15 @@ impl SupervisorLink {
                 return Err("no settings came".to_owned());
             }
         };
-        let file = fds.into_iter().next().ok_or("the settings lack their file")?;
+        let mut fds = fds.into_iter();
+        let file = fds.next().ok_or("the settings lack their file")?;
         let mut bytes = Vec::new();
         let read = File::from(file).read_to_end(&mut bytes);
         read.map_err(|error| format!("the settings cannot be read: {error}"))?;
         // A parser's error message could contain the password.
-        serde_json::from_slice(&bytes).map_err(|_| "the settings cannot be understood".to_owned())
+        let settings = serde_json::from_slice(&bytes);
+        let settings = settings.map_err(|_| "the settings cannot be understood".to_owned())?;
+        Ok((settings, fds.next()))
     }
 
     /// Sends a report. The supervisor always reads them.

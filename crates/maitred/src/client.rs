@@ -110,10 +110,12 @@ impl Client {
             stream.take(limit).read_until(b'\n', &mut reply)
         });
         match heard {
-            Ok(0) => Err(format!(
-                "the server on {path} closed the connection; it is for its own user and root, and \
-                 for a few commands at a time"
-            )),
+            Ok(0) => Err(self.closed()),
+            Err(why)
+                if matches!(why.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+            {
+                Err(self.closed())
+            }
             Ok(_) => serde_json::from_slice(&reply).map_err(|why| {
                 format!("invalid reply from the server on {path} ({why}); is it another version?")
             }),
@@ -122,6 +124,22 @@ impl Client {
                 self.timeout().as_secs()
             )),
             Err(why) => Err(format!("cannot send a request to the server on {path}: {why}")),
+        }
+    }
+
+    /// Why the server may have closed the connection without a reply.
+    fn closed(&self) -> String {
+        let path = self.path.display();
+        let is_permitted = users::is_root() || users::current().uid == self.server.uid;
+        match is_permitted {
+            // A program that takes over opens another socket.
+            true => format!(
+                "the server on {path} closed the connection: it ends, a new program takes over \
+                 (an upgrade), or too many commands are connected; try again in a moment"
+            ),
+            false => format!(
+                "the server on {path} closed the connection; it is for its own user and root"
+            ),
         }
     }
 
@@ -177,5 +195,27 @@ fn unreachable(path: &Path, why: &std::io::Error) -> String {
             "no server listens on {path} ({why}); start one with `maitred serve`, or name the \
              socket of a running one with --admin-socket, or its configuration with --config"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_cut_off_by_an_upgrade_hears_of_it_and_not_of_rights() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut accepted = Client::connect(Some(&path)).unwrap();
+        drop(listener.accept().unwrap());
+        let mut waiting = Client::connect(Some(&path)).unwrap();
+        drop(listener);
+        for client in [&mut accepted, &mut waiting] {
+            let why = client.ask(&Request::Status { pool: None }).unwrap_err();
+            assert!(why.contains("takes over (an upgrade)") && !why.contains("own user"), "{why}");
+        }
     }
 }

@@ -51,8 +51,7 @@ pub fn run(channel: Channel) -> i32 {
 
 fn begin(link: Link) -> Result<(), String> {
     let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
-    let settings = link.settings()?;
-    let listener = listener(&settings.place)?;
+    let (settings, listener) = link.settings()?;
     let (identity, restricted) = (settings.identity.as_ref(), settings.restricted);
     LessTrusted { supervisor, identity, restricted }.settle()?;
     if settings.restricted {
@@ -65,20 +64,6 @@ fn begin(link: Link) -> Result<(), String> {
     let ended = runtime.block_on(work(settings, link, listener));
     runtime.shutdown_background();
     ended
-}
-
-/// Peers connect to a listener. Afterwards this process may neither bind a port below 1024 nor
-/// listen.
-fn listener(place: &PurgeLogPlace) -> Result<Option<TcpListener>, String> {
-    let PurgeLogPlace::Peers(peers) = place else { return Ok(None) };
-    let listen = peers.listen;
-    let bound = TcpListener::bind(listen);
-    bound.map(Some).map_err(|error| {
-        format!(
-            "`purge_log.listen`, {listen}, cannot be listened on: {error}; set it to an address of \
-             this machine with a free port"
-        )
-    })
 }
 
 async fn work(

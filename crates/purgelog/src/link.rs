@@ -1,5 +1,7 @@
 //! This process's side of the channel to the supervisor.
 
+use std::net::TcpListener;
+
 use maitred_control::SupervisorLink;
 use maitred_control::purge_log::{FromPurgeLog, PurgeLogSettings, ToPurgeLog};
 use maitred_os::channel::Channel;
@@ -18,12 +20,14 @@ impl Link {
         Link(SupervisorLink::new(channel))
     }
 
-    /// Receives the settings.
+    /// Receives the settings, and the listening socket for peers.
     ///
     /// # Errors
     /// As [`SupervisorLink::settings`].
-    pub fn settings(&self) -> Result<PurgeLogSettings, String> {
-        self.0.settings(|order| matches!(order, ToPurgeLog::Begin))
+    pub fn settings(&self) -> Result<(PurgeLogSettings, Option<TcpListener>), String> {
+        let first = |order: &ToPurgeLog| matches!(order, ToPurgeLog::Begin);
+        let (settings, socket) = self.0.settings_and_descriptor(first)?;
+        Ok((settings, socket.map(TcpListener::from)))
     }
 
     /// Sends a report.

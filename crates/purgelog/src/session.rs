@@ -12,7 +12,7 @@ use maitred_os::clock::since_boot_millis;
 use maitred_redis::tls;
 use rustls::ClientConfig;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::claims::{Claim, Claimer, MAX_CLAIMS};
 use crate::connection::Connection;
@@ -37,6 +37,10 @@ const REPORT_EVERY: Millis = 1000;
 
 /// How much longer than Redis blocks the connection that waits for entries may take.
 const BLOCKED: Duration = Duration::from_secs(10);
+
+/// Least time between two reads without an entry: a server that does not block, as Redis does for
+/// seconds, is not asked without end.
+const EMPTY_EVERY: Duration = Duration::from_secs(1);
 
 /// How long an entry may be unread before it is hinted at again.
 const UNREAD: Duration = Duration::from_secs(1);
@@ -167,7 +171,7 @@ impl Session {
                         return Ok(());
                     }
                     Some(ToPurgeLog::Claim { number, run, lifetime, timeout }) => {
-                        let until = tokio::time::Instant::now() + timeout;
+                        let until = Instant::now() + timeout;
                         // One that does not fit is not decided, which the supervisor notices.
                         let _ = claims.try_send(Claim { number, run, lifetime, until });
                     }
@@ -430,13 +434,15 @@ async fn watch_stream(
         };
         loop {
             let after = *last_read.borrow_and_update();
+            let next_empty = Instant::now() + EMPTY_EVERY;
             match timeout(BLOCKED, connection.await_entry(&keys, after)).await {
                 Ok(Ok(true)) if *last_read.borrow() == after => {
                     // There may be a hint that was not taken yet.
                     let _ = hint.try_send(());
                     let _ = timeout(UNREAD, last_read.changed()).await;
                 }
-                Ok(Ok(_)) => {}
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => sleep_until(next_empty).await,
                 Ok(Err(_)) | Err(_) => break,
             }
         }

@@ -63,6 +63,7 @@ use crate::reload::watch::Watches;
 use crate::systemd::Systemd;
 use crate::tls::acme::AcmeManager;
 use crate::upgrade::Upgrader;
+use children::ChildEnd;
 use mended_faults::FaultChecks;
 use phase::{Phase, ServerEvent, StopTimes};
 use wait::Ready;
@@ -112,7 +113,7 @@ pub struct Supervisor {
     slowlog_writers: SlowlogWriters,
     pipe_reader: PipeReader,
     /// Children that have ended, whose output is still being read.
-    held: Vec<Ended>,
+    held: Vec<ChildEnd>,
     script_children: ScriptChildren,
     script_waits: ScriptWaits,
     jobs: Jobs,
@@ -257,7 +258,8 @@ impl Supervisor {
             if ready.watches {
                 self.watches.read(self.now());
             }
-            for ended in std::mem::take(&mut self.held).into_iter().chain(ended) {
+            self.release_held();
+            for ended in ended {
                 self.collect(ended);
             }
             self.end_script_children();

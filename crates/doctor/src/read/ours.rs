@@ -12,10 +12,12 @@ use maitred_control::admin::{
     MAX_REPLY_BYTES, Measured, PoolStatus, Quantiles, Reply, Request, ServerStatus, Times,
     default_socket,
 };
+use maitred_os::users;
 use maitred_rules::SiteRules;
 use maitred_rules::path::clean_path;
 use maitred_rules::site_rules::{RuleRequest, Verdict};
 use maitred_scoreboard::Counter;
+use rustix::net::sockopt::socket_peercred;
 
 use super::processes::{self, Proc};
 use super::world::{World, within};
@@ -224,6 +226,8 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
         _ => why.to_string(),
     };
     let stream = UnixStream::connect(socket).map_err(said)?;
+    let server = socket_peercred(&stream).map_err(|why| said(why.into()))?.uid.as_raw();
+    let is_permitted = users::is_root() || users::current().uid == server;
     stream.set_read_timeout(Some(patience)).map_err(said)?;
     let mut line =
         serde_json::to_vec(&Request::Status { pool: None }).map_err(|why| why.to_string())?;
@@ -235,6 +239,10 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
     match serde_json::from_slice(&response) {
         Ok(Reply::Status(status)) => Ok(*status),
         Ok(_) => Err("its reply is for another request".to_owned()),
+        Err(_) if response.is_empty() && is_permitted => {
+            Err("it closed the connection, as when a new program takes over (an upgrade)"
+                .to_owned())
+        }
         Err(_) if response.is_empty() => Err("it is for its own user and root".to_owned()),
         Err(why) => Err(why.to_string()),
     }

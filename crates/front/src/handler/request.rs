@@ -184,7 +184,7 @@ async fn respond<'r, C: HttpClient>(
     if cx.thread.shared.refuses_connection(cx.client.secured()) {
         return cx.refuse(TextResponse::new(421, OUTDATED)).await;
     }
-    if let Some(file) = cx.thread.shared.proofs.file(cx.head.path()) {
+    if let Some(file) = cx.thread.shared.proofs.file(cx.target.host, cx.head.path()) {
         return cx.refuse(TextResponse::page(&[OCTETS], file)).await;
     }
     cx.record.sends_id = sites.sends_request_id;

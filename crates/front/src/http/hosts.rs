@@ -34,12 +34,11 @@ impl Hosts {
         if self.exact.is_empty() && self.below.is_empty() {
             return self.any;
         }
-        let name = host_name(authority).to_ascii_lowercase();
-        let name = name.strip_suffix('.').unwrap_or(&name);
-        if let Some(&site) = self.exact.get(name) {
+        let name = normal_name(authority);
+        if let Some(&site) = self.exact.get(&name) {
             return Some(site);
         }
-        let mut rest = name;
+        let mut rest = &name[..];
         while let Some((_, parent)) = rest.split_once('.') {
             if let Some(&site) = self.below.get(parent) {
                 return Some(site);
@@ -56,6 +55,16 @@ pub fn host_name(authority: &str) -> &str {
         return authority.find(']').map_or(authority, |end| &authority[..=end]);
     }
     authority.split_once(':').map_or(authority, |(host, _)| host)
+}
+
+/// The host of an authority as sites and certificates name it: in lower case, without port and
+/// final dot.
+pub fn normal_name(authority: &str) -> String {
+    let mut name = host_name(authority).to_ascii_lowercase();
+    if name.ends_with('.') {
+        name.pop();
+    }
+    name
 }
 
 /// The URL of a target over HTTPS.

@@ -21,6 +21,7 @@ use tracing::{error, warn};
 
 use crate::fronts::unconfirmed_purges::UnconfirmedPurges;
 use crate::limits::{LEAVE, Moment};
+use crate::listen::peer_listener::{PeerListener, PeerListenerState};
 use crate::logging::text::one_line;
 use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
@@ -63,6 +64,9 @@ pub struct PurgeLogBefore {
     /// Until when fronts may serve cached pages, in milliseconds of the machine's clock.
     #[serde(rename = "purge_lease", default)]
     pub lease: u64,
+    /// The socket to which peers connect.
+    #[serde(rename = "purge_listener", default)]
+    pub listener: Option<PeerListenerState>,
 }
 
 /// The process that passes purges on.
@@ -84,6 +88,8 @@ pub struct PurgeLogManager {
     unconfirmed: UnconfirmedPurges,
     /// There is no Redis that has what it was sent.
     has_peers: bool,
+    /// The socket to which peers connect, while one process follows another.
+    listener: Option<PeerListener>,
     /// This start of the server: random; 0: not chosen.
     server_start: u64,
     /// Its state, as it was reported.
@@ -98,7 +104,7 @@ impl PurgeLogManager {
     /// That of a server that a previous program has left running, perhaps with purges that other
     /// nodes lack.
     pub fn resumed(before: PurgeLogBefore) -> PurgeLogManager {
-        let PurgeLogBefore { mut purges, has_unsent, server_start, lease } = before;
+        let PurgeLogBefore { mut purges, has_unsent, server_start, lease, listener } = before;
         if has_unsent && purges.is_empty() {
             purges.push(PurgeOrder::everything());
         }
@@ -107,6 +113,8 @@ impl PurgeLogManager {
             unconfirmed: UnconfirmedPurges::left(purges),
             server_start,
             lease,
+            // Without it, one is opened for the next process.
+            listener: listener.and_then(|listener| listener.inherit().ok()),
             ..PurgeLogManager::default()
         }
     }
@@ -120,6 +128,7 @@ impl PurgeLogManager {
             purges,
             server_start: self.server_start,
             lease: self.lease,
+            listener: self.listener.as_ref().map(PeerListener::state),
         }
     }
 
@@ -156,10 +165,7 @@ impl PurgeLogManager {
             }
             None if context.is_wanted && self.start_at <= context.now => {
                 self.has_peers = matches!(settings.place, Configured::Peers(_));
-                let is_cold = !self.has_run;
-                let started = self.choose_start();
-                let server = started.map(|start| ServerRun { is_cold, start });
-                match server.and_then(|server| start(settings, context, server)) {
+                match self.begin(settings, context) {
                     Ok(peer) => {
                         self.peer = Some(peer);
                         self.has_run = true;
@@ -173,6 +179,29 @@ impl PurgeLogManager {
             }
             Some(_) | None => {}
         }
+    }
+
+    fn begin(
+        &mut self,
+        settings: &PurgeLog,
+        context: &PurgeLogContext<'_>,
+    ) -> Result<Peer<ToPurgeLog>, String> {
+        let server = ServerRun { is_cold: !self.has_run, start: self.choose_start()? };
+        self.listen(settings)?;
+        start(settings, context, server, self.listener.as_ref())
+    }
+
+    /// Listens for peers, unless an earlier process has got the socket.
+    fn listen(&mut self, settings: &PurgeLog) -> Result<(), String> {
+        let wanted = match &settings.place {
+            Configured::Peers(peers) => Some(peers.listen),
+            Configured::Redis { .. } => None,
+        };
+        self.listener = match (self.listener.take(), wanted) {
+            (Some(listener), Some(address)) if listener.is_at(address) => Some(listener),
+            (_, wanted) => wanted.map(PeerListener::open).transpose()?,
+        };
+        Ok(())
     }
 
     /// Has the process exit, with what it has applied written down; soon by force.
@@ -339,6 +368,10 @@ impl PurgeLogManager {
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
         let was_to_exit = self.killed_at.is_some();
         (self.peer, self.killed_at) = (None, None);
+        if self.is_leaving {
+            // No process follows, and peers are refused at once.
+            self.listener = None;
+        }
         let now_of_machine = since_boot_millis();
         self.lost(now_of_machine);
         if self.nodes.is_some() {
@@ -387,6 +420,7 @@ fn start(
     settings: &PurgeLog,
     context: &PurgeLogContext<'_>,
     server: ServerRun,
+    listener: Option<&PeerListener>,
 ) -> Result<Peer<ToPurgeLog>, String> {
     if let Some(note) = peer_secret::note(context.config) {
         warn!("{note}");
@@ -396,7 +430,9 @@ fn start(
     let file = file.and_then(|json| shared::file_with("maitred-purge-log", &json));
     let started = file.and_then(|file| {
         let mut peer = Peer::start_role("maitred: purges", PURGE_LOG_ROLE, context.environment)?;
-        peer.say(ToPurgeLog::Begin, &[file.as_fd()]);
+        let listener = listener.map(PeerListener::socket);
+        let descriptors: Vec<_> = [file.as_fd()].into_iter().chain(listener).collect();
+        peer.say(ToPurgeLog::Begin, &descriptors);
         Ok(peer)
     });
     started.map_err(|why| why.to_string())

@@ -14,10 +14,15 @@ use crate::fronts::Fronts;
 use crate::fronts::site_budgets::{
     MAX_COLLECTED, MERGED_EVERY, PURGES_PER_SECOND, Passage, SiteBudgets,
 };
+use crate::fronts::unconfirmed_purges::{bytes_of, merged};
 use crate::limits::{Moment, PURGE_ANSWER};
 
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
 const MAX_PENDING: usize = 4096;
+
+/// Most bytes, about, of purges that wait for the process that passes them on. More become one of
+/// all pages of their sites.
+const MAX_FOR_LOG_BYTES: usize = 4 * 1024 * 1024;
 
 /// Who waits for a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +181,8 @@ pub struct PurgeCoordinator {
     is_upgrading: bool,
     /// For the process that passes purges on.
     for_log: Vec<ToPurgeLog>,
+    /// Bytes of the purges among that, about.
+    for_log_bytes: usize,
     budgets: SiteBudgets,
     /// The number of that process.
     log_process: u32,
@@ -316,14 +323,14 @@ impl PurgeCoordinator {
     }
 
     fn pass_on(&mut self, number: u64, order: PurgeOrder) {
-        let order = match self.for_log.len() < MAX_PENDING {
-            true => order,
-            false => {
-                self.for_log.retain(|order| !matches!(order, ToPurgeLog::Publish { .. }));
-                PurgeOrder::everything()
-            }
-        };
+        self.for_log_bytes += bytes_of(&order);
         self.for_log.push(ToPurgeLog::Publish { number, order });
+        if self.for_log.len() > MAX_PENDING || self.for_log_bytes > MAX_FOR_LOG_BYTES {
+            let order = merged(self.for_log.iter().filter_map(published));
+            self.for_log.retain(|order| published(order).is_none());
+            self.for_log_bytes = bytes_of(&order);
+            self.for_log.push(ToPurgeLog::Publish { number, order });
+        }
     }
 
     /// Whether the process that passes purges on runs. Otherwise it is not waited for.
@@ -344,11 +351,7 @@ impl PurgeCoordinator {
 
     /// The purges that the process that passes them on was not sent.
     pub fn unsent(&self) -> impl Iterator<Item = &PurgeOrder> {
-        let for_log = self.for_log.iter().filter_map(|order| match order {
-            ToPurgeLog::Publish { order, .. } => Some(order),
-            _ => None,
-        });
-        for_log.chain(self.budgets.waiting())
+        self.for_log.iter().filter_map(published).chain(self.budgets.waiting())
     }
 
     /// Takes what the process that passes purges on is to be sent; `is_last`: it is sent nothing
@@ -357,6 +360,7 @@ impl PurgeCoordinator {
         if is_last {
             self.pass_on_merged(Moment::MAX);
         }
+        self.for_log_bytes = 0;
         std::mem::take(&mut self.for_log)
     }
 
@@ -394,7 +398,7 @@ impl PurgeCoordinator {
     /// The process that passes purges on has ended. The next one is sent again what it was sent.
     pub fn log_process_ended(&mut self) {
         self.log_process += 1;
-        self.for_log.retain(|order| matches!(order, ToPurgeLog::Publish { .. }));
+        self.for_log.retain(|order| published(order).is_some());
     }
 
     /// A front has dropped pages: the others drop them, too.
@@ -517,6 +521,14 @@ impl PurgeCoordinator {
                 }
             }
         }
+    }
+}
+
+/// The purge that an order to the process is about.
+fn published(order: &ToPurgeLog) -> Option<&PurgeOrder> {
+    match order {
+        ToPurgeLog::Publish { order, .. } => Some(order),
+        _ => None,
     }
 }
 

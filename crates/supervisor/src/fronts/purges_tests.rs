@@ -146,6 +146,29 @@ fn purges_of_a_site_beyond_its_budget_wait_for_the_one_that_stands_for_them() {
 }
 
 #[test]
+fn long_purges_that_wait_for_the_process_of_the_log_are_bounded_and_none_is_lost() {
+    let mut purges = PurgeCoordinator { has_log: true, ..PurgeCoordinator::default() };
+    let long = |site: &str, number: u64| {
+        let (site, how) = (site.to_owned(), PurgeMode::Hard);
+        let purge = Purge::Tag(format!("{number}{}", "x".repeat(40_000)));
+        PurgeOrder::Dropped(vec![DroppedPages { site, purge, how }])
+    };
+    purges.for_log.push(ToPurgeLog::Applied { mark: 1, is_done: true });
+    for number in 0..1000 {
+        purges.pass_on(number, long(["a", "b"][usize::from(number > 500)], number));
+        let bytes: usize = purges.unsent().map(bytes_of).sum();
+        assert!(bytes <= MAX_FOR_LOG_BYTES, "{bytes}");
+        assert_eq!(bytes, purges.for_log_bytes);
+    }
+    let sent = purges.take_for_log(false);
+    assert!(sent.contains(&ToPurgeLog::Applied { mark: 1, is_done: true }));
+    let both = PurgeOrder::merged([&long("a", 0), &long("b", 0)]);
+    assert_eq!(sent.iter().find_map(published), Some(&both), "no other site is purged");
+    assert!(matches!(sent.last(), Some(ToPurgeLog::Publish { number: 999, .. })));
+    assert_eq!(purges.for_log_bytes, 0);
+}
+
+#[test]
 fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
     let purges = begun(PurgeRequester::Node(0, 7), &[]);
     assert!(!purges.pending[0].is_over(NOW));

@@ -50,8 +50,7 @@ impl UnconfirmedPurges {
         self.purges.push_back(Unconfirmed { number, order: order.clone(), is_missed: false });
         if self.purges.len() > MAX_PURGES || self.bytes > MAX_BYTES {
             let is_missed = self.purges.iter().any(|one| one.is_missed);
-            let order = PurgeOrder::merged(self.purges.iter().map(|one| &one.order));
-            let order = if fits(&order) { order } else { PurgeOrder::everything() };
+            let order = merged(self.purges.iter().map(|one| &one.order));
             self.bytes = bytes_of(&order);
             self.purges = VecDeque::from([Unconfirmed { number, order, is_missed }]);
         }
@@ -84,13 +83,20 @@ impl UnconfirmedPurges {
     }
 }
 
+/// One purge in place of several, which the process of the purge log can be sent.
+pub fn merged<'a>(orders: impl Iterator<Item = &'a PurgeOrder>) -> PurgeOrder {
+    let order = PurgeOrder::merged(orders);
+    if fits(&order) { order } else { PurgeOrder::everything() }
+}
+
 /// Whether the process of the purge log can be sent an order, and its log has room for it. One of
 /// more than a thousand sites is longer.
 fn fits(order: &PurgeOrder) -> bool {
     serde_json::to_vec(order).is_ok_and(|json| json.len() <= MAX_ORDER_BYTES)
 }
 
-fn bytes_of(order: &PurgeOrder) -> usize {
+/// Bytes of a purge, about.
+pub fn bytes_of(order: &PurgeOrder) -> usize {
     let of_target = |target: &Target| match target {
         Target::Url(name) | Target::Prefix(name) | Target::Host(name) | Target::Tag(name) => {
             name.len() + FRAME_BYTES

@@ -4,6 +4,7 @@
 pub mod folder_lock;
 mod inherited;
 mod open_error;
+pub mod peer_listener;
 mod tcp;
 mod unix;
 

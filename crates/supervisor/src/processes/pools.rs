@@ -239,6 +239,16 @@ impl Pools {
         owners.map(|pool| PidOwner { id: pool.id(), claim: best }).collect()
     }
 
+    /// A process was reaped, and its number may be another's: it is no worker any more, though its
+    /// end may be held until its output was read. Returns the generations that had it.
+    pub fn reaped(&mut self, pid: i32) -> Vec<PidOwner> {
+        let owners = self.owners_of(pid);
+        for owner in &owners {
+            self[owner.id].workers.remove(&pid);
+        }
+        owners
+    }
+
     /// Whether a process is a zygote, or a worker of another generation than this one.
     pub fn is_others(&self, id: PoolId, pid: i32) -> bool {
         self.owners_of(pid).iter().any(|owner| match owner.claim {
@@ -388,5 +398,21 @@ mod tests {
         pools[third].zygote = Some(Zygote::new(Peer::over(pid, ours).unwrap()));
         assert_eq!(claims(&pools), [(third, PidClaim::Zygote)]);
         assert!(pools.is_others(liar, pid) && pools.is_others(third, pid));
+    }
+
+    #[test]
+    fn the_number_of_a_process_that_was_reaped_may_be_a_worker_of_another_pool() {
+        let mut pools = pools(2);
+        let [one, other] = pools.ids()[..] else { panic!("two") };
+        let pid = i32::try_from(std::process::id()).unwrap();
+        announce(&mut pools[one], pid);
+        pools[one].workers.insert(pid, signals::pidfd(pid).unwrap());
+        assert!(pools.is_others(other, pid));
+        // Its end may be held until its output was read.
+        assert_eq!(pools.reaped(pid), [PidOwner { id: one, claim: PidClaim::Worker }]);
+        assert!(pools[one].state.knows(pid) && !pools.is_others(other, pid));
+        announce(&mut pools[other], pid);
+        pools[other].workers.insert(pid, signals::pidfd(pid).unwrap());
+        assert_eq!(pools.owners_of(pid), [PidOwner { id: other, claim: PidClaim::Worker }]);
     }
 }

@@ -7,11 +7,35 @@ use maitred_os::fork::Ended;
 use super::Supervisor;
 use crate::processes::adopt::{self, ChildCheck};
 use crate::processes::generation::{GenerationEvent, KillReason};
-use crate::processes::pools::{PidClaim, PoolId};
+use crate::processes::pools::{PidClaim, PidOwner, PoolId};
+
+/// The end of a child, and what it was when it was reaped.
+#[derive(Debug)]
+pub(super) struct ChildEnd {
+    /// The end.
+    pub ended: Ended,
+    /// The generations that had it.
+    pub owners: Vec<PidOwner>,
+    /// It was a process of a command or a schedule.
+    pub is_job: bool,
+}
+
+impl ChildEnd {
+    /// Whether a generation had this process.
+    fn is_of(&self, id: PoolId, pid: i32) -> bool {
+        self.ended.pid == pid && self.owners.iter().any(|owner| owner.id == id)
+    }
+}
 
 impl Supervisor {
     /// A zygote reports that it forked a worker. It may report any pid.
     pub(super) fn worker_announced(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
+        // A seat of its own may still have the number: its end waits no longer.
+        let is_of_this = |held: &mut ChildEnd| held.is_of(id, pid);
+        let held: Vec<ChildEnd> = self.held.extract_if(.., is_of_this).collect();
+        for end in held {
+            self.settle(end);
+        }
         if self.is_not_its_worker(id, pid) {
             return self.zygote_broke_rules(id);
         }
@@ -22,6 +46,10 @@ impl Supervisor {
     /// Checks whether an announced process has become our child. Another may have got its pid since
     /// the announcement.
     pub(super) fn check_child(&mut self, id: PoolId, pid: i32) {
+        if self.held.iter().any(|held| held.is_of(id, pid)) {
+            // It has ended, and the number may be another's.
+            return;
+        }
         match adopt::see(pid, self.pools[id].plan.uid) {
             ChildCheck::Ours(pidfd) if !self.is_not_its_worker(id, pid) => {
                 self.pools[id].workers.insert(pid, pidfd);
@@ -47,7 +75,13 @@ impl Supervisor {
             || self.memory_reader.is_process(pid)
             || self.slowlog_writers.is_process(pid)
             || self.pipe_reader.pids().contains(&pid)
-            || self.jobs.is_process(pid)
+            || self.is_job(pid)
+    }
+
+    /// Whether this process, which has not ended, is one of a command or a schedule.
+    fn is_job(&self, pid: i32) -> bool {
+        let has_ended = self.held.iter().any(|held| held.is_job && held.ended.pid == pid);
+        self.jobs.is_process(pid) && !has_ended
     }
 
     pub(super) fn zygote_broke_rules(&mut self, id: PoolId) {
@@ -57,14 +91,36 @@ impl Supervisor {
     /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     pub(super) fn collect(&mut self, ended: Ended) {
         self.script_children.reaped(ended.pid);
-        let Some(ended) = self.hold_for_output(ended) else { return };
-        let Ended { pid, how, .. } = ended;
-        self.own_process_ended(&ended);
-        // A zygote may have announced any of these: no seat stays with a pid that is free again.
-        for owner in self.pools.owners_of(pid) {
-            match owner.claim {
-                PidClaim::Zygote => self.zygote_reaped(owner.id, how),
-                PidClaim::Worker | PidClaim::Announced => self.worker_ended(owner.id, ended),
+        let is_job = self.is_job(ended.pid);
+        let mut owners = self.pools.reaped(ended.pid);
+        owners.retain(|owner| !self.held.iter().any(|held| held.is_of(owner.id, ended.pid)));
+        if !is_job {
+            // A zygote may have announced it, which does not delay its end.
+            self.own_process_ended(&ended);
+        }
+        if let Some(end) = self.hold_for_output(ChildEnd { ended, owners, is_job }) {
+            self.settle(end);
+        }
+    }
+
+    /// Acts on the end of a process of a pool or a job. What the process was is known since it was
+    /// reaped: its number may be another's.
+    pub(super) fn settle(&mut self, end: ChildEnd) {
+        let ChildEnd { ended, owners, is_job } = end;
+        if is_job {
+            self.job_ended(&ended);
+        }
+        let level = self.plan.fpm_log_level();
+        // A zygote may have announced any process: no seat stays with a pid that is free again.
+        for PidOwner { id, claim } in owners {
+            // A generation may have gone meanwhile.
+            if !self.pools.ids().contains(&id) {
+                continue;
+            }
+            self.pools[id].end_output(ended.pid, level);
+            match claim {
+                PidClaim::Zygote => self.zygote_reaped(id, ended.how),
+                PidClaim::Worker | PidClaim::Announced => self.worker_ended(id, ended),
             }
         }
     }
@@ -87,8 +143,6 @@ impl Supervisor {
             self.memory_reader_ended(how);
         } else if self.slowlog_writers.is_process(pid) {
             self.slowlog_writers.process_ended(pid, how);
-        } else if self.jobs.is_process(pid) {
-            self.job_ended(ended);
         } else if !self.plan.logs.process_ended(pid) {
             let now = self.now();
             self.pipe_reader.process_ended(pid, how, now);

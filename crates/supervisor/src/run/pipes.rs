@@ -1,8 +1,7 @@
 //! The pipes that code of pools can write to: another process reads and closes them.
 
-use maitred_os::fork::Ended;
-
 use super::Supervisor;
+use super::children::ChildEnd;
 use crate::limits::PIPE_READER_MESSAGES_PER_TURN;
 use crate::processes::adopt;
 use crate::processes::pipe_reader::PipeReaderContext;
@@ -54,23 +53,39 @@ impl Supervisor {
         });
     }
 
-    /// Holds a child that has ended until its output was read: that is logged before its end.
-    pub(super) fn hold_for_output(&mut self, ended: Ended) -> Option<Ended> {
-        let (now, pid) = (self.now(), ended.pid);
-        // A zygote may have named any process as its worker.
-        let owners = self.pools.owners_of(pid);
-        if owners.iter().any(|owner| self.pools[owner.id].awaits_output(pid, now))
-            || self.jobs.awaits_output(pid, now)
-        {
-            self.held.push(ended);
+    /// Holds the end of a child until its output was read: that is logged before.
+    pub(super) fn hold_for_output(&mut self, end: ChildEnd) -> Option<ChildEnd> {
+        let level = self.plan.fpm_log_level();
+        // Also that of a process whose seat was emptied meanwhile: its deadline would stay.
+        for running in &mut self.pools {
+            if end.owners.iter().all(|owner| owner.id != running.id()) {
+                running.end_output(end.ended.pid, level);
+            }
+        }
+        if self.awaits_output(&end) {
+            self.held.push(end);
             return None;
         }
-        // Also that of a process whose seat was emptied meanwhile: its deadline would stay.
-        let level = self.plan.fpm_log_level();
-        for running in &mut self.pools {
-            running.end_output(pid, level);
+        Some(end)
+    }
+
+    /// Acts on the ends that were held for output which was read.
+    pub(super) fn release_held(&mut self) {
+        for end in std::mem::take(&mut self.held) {
+            match self.awaits_output(&end) {
+                true => self.held.push(end),
+                false => self.settle(end),
+            }
         }
-        Some(ended)
+    }
+
+    fn awaits_output(&mut self, end: &ChildEnd) -> bool {
+        let (now, pid) = (self.now(), end.ended.pid);
+        // A zygote may have named any process as its worker.
+        let mut pools = self.pools.iter_mut();
+        let is_its = |id| end.owners.iter().any(|owner| owner.id == id);
+        pools.any(|running| is_its(running.id()) && running.awaits_output(pid, now))
+            || (end.is_job && self.jobs.awaits_output(pid, now))
     }
 
     /// Whether no process of ours is left, and all output was read. The process that reads pipes is

@@ -361,8 +361,6 @@ impl Supervisor {
         let now = self.now();
         let stopping = !self.phase.wants_workers();
         let running = &mut self.pools[id];
-        running.workers.remove(&pid);
-        running.end_output(pid, self.plan.fpm_log_level());
         if self.plan.is_fpm() {
             let end = WorkerEnd {
                 ended,

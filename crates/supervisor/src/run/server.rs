@@ -233,9 +233,7 @@ impl Supervisor {
         let fronts = self.fronts.iter().map(|(_, peer)| peer.pid());
         let known = fronts.chain(self.pools.iter().flat_map(RunningPool::pids));
         let mut all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
-        // A process that has ended, and is held for its output, may have given its number away.
-        let held = self.held.iter().map(|ended| ended.pid);
-        for pid in self.pipe_reader.pids().into_iter().chain(held) {
+        for pid in self.pipe_reader.pids() {
             all.remove(&pid);
         }
         for pid in all {

@@ -308,6 +308,7 @@ impl HandoverState {
         for listener in &self.listeners {
             all.extend(&listener.sockets);
         }
+        all.extend(self.purge_log.listener.iter().map(|listener| listener.socket));
         for pool in &self.pools {
             all.extend([pool.memory, pool.voice.0, pool.voice.1]);
             all.extend(&pool.events);

@@ -191,12 +191,14 @@ impl AcmeManager {
 }
 
 /// Whether fronts may serve this for a host: it is reported by a process that talks with strangers.
+/// A proof for another host would have another authority issue a certificate for that host.
 fn is_possible(proof: &Proof, host: &str) -> bool {
     match proof {
-        Proof::File { token, contents } => {
+        Proof::File { name, token, contents } => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let longest = token.len().max(contents.len());
-            longest <= MAX_PROOF_BYTES && contents.chars().chain(token.chars()).all(is_plain)
+            let is_short = longest <= MAX_PROOF_BYTES;
+            name == host && is_short && contents.chars().chain(token.chars()).all(is_plain)
         }
         Proof::Certificate { name, .. } => name == host,
     }
@@ -556,10 +558,12 @@ mod tests {
     #[test]
     fn only_what_authorities_can_look_for_is_shown_to_anybody() {
         let file = |token: &str, contents: &str| Proof::File {
+            name: "a.com".to_owned(),
             token: token.to_owned(),
             contents: contents.to_owned(),
         };
         assert!(is_possible(&file("a-_9", "a-_9.Zz"), "a.com"));
+        assert!(!is_possible(&file("a-_9", "a-_9.Zz"), "b.com"));
         assert!(!is_possible(&file("../a", "a.b"), "a.com"));
         assert!(!is_possible(&file("a", "<script>"), "a.com"));
         assert!(!is_possible(&file("a", &"b".repeat(10_000)), "a.com"));

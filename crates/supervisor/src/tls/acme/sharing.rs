@@ -211,8 +211,8 @@ impl Sharing {
         !std::mem::take(&mut self.others.proofs).is_empty()
     }
 
-    /// Another node needs these proofs served; none: no more. What does not open cannot be served,
-    /// and is not confirmed.
+    /// Another node needs these proofs served; none: no more. What does not open or names no host
+    /// cannot be served, and is not confirmed.
     fn take_proofs(&mut self, id: u64, text: Option<&Sealed>) {
         let opened = match text {
             Some(text) => self.open_proofs(text),
@@ -225,12 +225,14 @@ impl Sharing {
     fn open_proofs(&mut self, text: &Sealed) -> Option<Vec<Proof>> {
         let opened = self.process.open(&SharedRecord::Proofs, text)?;
         let mut proofs = serde_json::from_str::<Vec<Proof>>(&opened).ok()?;
-        proofs.retain(|proof| match proof {
-            Proof::File { .. } => is_possible(proof, ""),
-            Proof::Certificate { name, .. } => is_plain_name(name),
-        });
+        // A node with a former program names no host. Its file would be served for every host, so
+        // it is not served, which the node hears: its order may fail, and is repeated later.
+        let is_named = |proof: &Proof| {
+            let (Proof::File { name, .. } | Proof::Certificate { name, .. }) = proof;
+            is_plain_name(name) && is_possible(proof, name)
+        };
         proofs.truncate(MAX_PROOFS);
-        Some(proofs)
+        proofs.iter().all(is_named).then_some(proofs)
     }
 }
 
@@ -503,7 +505,11 @@ mod tests {
     }
 
     fn proof() -> Proof {
-        Proof::File { token: "token".to_owned(), contents: "token.key".to_owned() }
+        Proof::File {
+            name: "a.com".to_owned(),
+            token: "token".to_owned(),
+            contents: "token.key".to_owned(),
+        }
     }
 
     #[test]
@@ -515,7 +521,9 @@ mod tests {
             (sharing.others.unconfirmed, &sharing.others.proofs[..]),
             (Some(7), &[proof()][..])
         );
-        for unusable in [sealed(OTHER, &text), sealed(KEY, "?"), Sealed("?".to_owned())] {
+        let unnamed = r#"[{"File":{"token":"token","contents":"token.key"}}]"#;
+        let unusable = [sealed(OTHER, &text), sealed(KEY, "?"), sealed(KEY, unnamed)];
+        for unusable in unusable.into_iter().chain([Sealed("?".to_owned())]) {
             sharing.take_proofs(8, Some(&unusable));
             assert_eq!((sharing.others.unconfirmed, sharing.others.proofs.len()), (None, 0));
         }

@@ -1,6 +1,8 @@
 //! Several nodes that pass purges on without Redis: what was purged everywhere is served by no
 //! node, and a node that is away is named.
 
+mod peer_port;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
