@@ -62,6 +62,8 @@ reasons! {
         LockTimeout = "lock-timeout",
         /// It was purged while it was being generated.
         Purged = "purged",
+        /// The disk did not respond in time.
+        SlowDisk = "slow-disk",
         /// It could not be written.
         Fault = "fault",
         /// Its content encoding is not one that the request accepts.
@@ -80,6 +82,7 @@ impl NotStored {
             NotStored::Authorization
                 | NotStored::ContentEncoding
                 | NotStored::NoMemory
+                | NotStored::SlowDisk
                 | NotStored::VaryTooLong
         )
     }

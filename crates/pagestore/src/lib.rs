@@ -12,6 +12,7 @@
 pub mod body;
 mod dir_lock;
 pub mod disk;
+mod gate;
 pub mod index;
 pub mod journal;
 pub mod memory;

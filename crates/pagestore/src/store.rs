@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use maitred_pagecache::Millis;
@@ -15,6 +15,7 @@ use maitred_pagecache::vary::Vary;
 
 use crate::dir_lock::FolderLock;
 use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, make_dir};
+use crate::gate::Gate;
 use crate::journal::{self, Journal, JournalState};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
@@ -138,7 +139,7 @@ pub struct Store {
     pub uses: Uses,
     /// Held shared while a page is stored, and exclusively while purges are forgotten: pages
     /// are checked against purges before they are stored.
-    gate: RwLock<()>,
+    gate: Gate,
     /// The number of the last purge when the last sweep began; `None` before the first sweep.
     swept: Mutex<Option<u64>>,
 }
@@ -159,7 +160,7 @@ impl Store {
             awaits: AtomicBool::new(false),
             left: AtomicBool::new(false),
             uses: Uses::default(),
-            gate: RwLock::default(),
+            gate: Gate::default(),
             swept: Mutex::new(None),
         };
         let Some(wanted) = &store.wanted else {
@@ -199,7 +200,7 @@ impl Store {
 
     fn take(&self, wanted: &DiskConfig, lock: FolderLock, now: Millis) -> io::Result<JournalState> {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.gate.alone();
         let mut folder = self.folder();
         if self.left.load(Ordering::Acquire) {
             return Ok(JournalState::InUse);
@@ -215,14 +216,14 @@ impl Store {
         Ok(opened)
     }
 
-    /// Hands the directory over to another process: from now on pages are in memory alone. Later
-    /// purges must be sent to that process. Blocks while a sweep is running.
+    /// Hands the directory over to another process, which needs later purges: from now on pages are in
+    /// memory alone. Blocks while a sweep is running.
     ///
     /// # Errors
     /// When the journal cannot be closed; the directory is handed over all the same.
     pub fn leave_folder(&self) -> io::Result<()> {
         let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.gate.alone();
         let mut folder = self.folder();
         self.left.store(true, Ordering::Release);
         self.awaits.store(false, Ordering::Release);
@@ -291,7 +292,7 @@ impl Store {
         now: Millis,
         most: u64,
     ) -> Lookup {
-        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _on_its_way = self.gate.pass();
         let is_large = Cell::new(false);
         let looked = self.find(primary, fields, |key| match self.fetch(key, now, most) {
             Fetched::Entry(entry) => Some(entry),
@@ -311,7 +312,7 @@ impl Store {
 
     /// Reads a page that [`Store::load`] has found to be large. Blocks for as long as that takes.
     pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Lookup {
-        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _on_its_way = self.gate.pass();
         match self.fetch(&key, now, u64::MAX) {
             Fetched::Entry(Entry::Page(page)) => self.alive(key, page, has_variants),
             _ => Lookup::Miss { key, has_variants },
@@ -375,8 +376,7 @@ impl Store {
         Lookup::Page { page, key, is_stale }
     }
 
-    /// Stores a page for requests with this key and the same values in these headers. Blocks if
-    /// there is a disk tier.
+    /// Stores a page for requests with this key and these values of headers. A disk tier blocks.
     ///
     /// # Errors
     /// The reason why it is not stored.
@@ -402,7 +402,7 @@ impl Store {
         mut page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
-        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _on_its_way = self.gate.pass();
         if self.purges.refuses(&page) {
             return Err(NotStored::Purged);
         }
@@ -429,7 +429,7 @@ impl Store {
 
     /// Stores a derived page, such as a compressed copy, in memory alone.
     pub fn insert_derived(&self, key: Key, mut page: Object) -> Arc<Object> {
-        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _on_its_way = self.gate.pass();
         let is_kept = !self.purges.refuses(&page);
         if is_kept {
             self.memory.move_to_memfd(&key, &mut page);
@@ -547,8 +547,8 @@ impl Store {
             cleared = disk.clear_begun(now);
         }
         if swept.is_ok() && until > self.purges.forgotten() && !self.awaits_folder() {
-            {
-                let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+            // Otherwise the next sweep forgets them.
+            if let Some(_alone) = self.gate.try_alone() {
                 self.purges.forget_until(until);
             }
             if let Some(Folder { journal, .. }) = &mut *self.folder() {

@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use maitred_tests::Target;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::wait;
 

@@ -11,13 +11,19 @@ use maitred_pagecache::Millis;
 /// kernel's page cache take some microseconds.
 const QUICK: Duration = Duration::from_millis(20);
 
-/// How long the disk counts as slow afterwards, in milliseconds.
+/// How long the disk counts as slow afterwards, in milliseconds; twice as long each time that it is
+/// slow again soon after. Every attempt may stall the clients of a thread.
 const SLOW_FOR: Millis = 10_000;
+
+/// The longest, in milliseconds.
+const MAX_SLOW_FOR: Millis = 10 * 60_000;
 
 /// The pace of one disk.
 #[derive(Debug, Default)]
 pub struct DiskPace {
     slow_until: AtomicU64,
+    /// The latest period; 0: it was never slow.
+    slow_for: AtomicU64,
 }
 
 impl DiskPace {
@@ -25,7 +31,7 @@ impl DiskPace {
     pub fn is_slow(&self, now: Millis) -> bool {
         let until = self.slow_until.load(Ordering::Relaxed);
         // A clock that was set back must not prolong it.
-        until > now && until - now <= SLOW_FOR
+        until > now && until - now <= self.slow_for.load(Ordering::Relaxed)
     }
 
     /// Calls a function that uses the disk, and measures it.
@@ -41,7 +47,14 @@ impl DiskPace {
 
     fn note_slow(&self, took: Duration, now: Millis) {
         let is_news = !self.is_slow(now);
-        self.slow_until.store(now + SLOW_FOR, Ordering::Relaxed);
+        let mut slow_for = self.slow_for.load(Ordering::Relaxed).max(SLOW_FOR);
+        if is_news {
+            let was_fast_for = now.saturating_sub(self.slow_until.load(Ordering::Relaxed));
+            let again = if was_fast_for < slow_for { slow_for * 2 } else { SLOW_FOR };
+            slow_for = again.min(MAX_SLOW_FOR);
+            self.slow_for.store(slow_for, Ordering::Relaxed);
+        }
+        self.slow_until.store(now + slow_for, Ordering::Relaxed);
         if is_news {
             tracing::warn!(
                 "cache_dir has taken {} ms for a page: until it is fast again, other threads \
@@ -59,13 +72,28 @@ mod tests {
     #[test]
     fn a_disk_is_slow_for_a_while_after_it_has_been() {
         let pace = DiskPace::default();
-        assert_eq!(pace.measure(|| 7, || 1000), 7);
-        assert!(!pace.is_slow(1000));
-        pace.note_slow(Duration::from_millis(21), 1000);
-        assert!(pace.is_slow(1001) && pace.is_slow(10_999));
-        pace.note_slow(Duration::from_millis(21), 9000);
-        assert!(pace.is_slow(18_999) && !pace.is_slow(19_000));
-        assert!(!pace.is_slow(500), "the clock was set back");
+        assert_eq!(pace.measure(|| 7, || 101_000), 7);
+        assert!(!pace.is_slow(101_000));
+        pace.note_slow(Duration::from_millis(21), 101_000);
+        assert!(pace.is_slow(101_001) && pace.is_slow(110_999));
+        pace.note_slow(Duration::from_millis(21), 109_000);
+        assert!(pace.is_slow(118_999) && !pace.is_slow(119_000));
+        assert!(!pace.is_slow(100_500), "the clock was set back");
+    }
+
+    #[test]
+    fn a_disk_that_is_slow_again_and_again_is_tried_less_and_less() {
+        let (pace, took) = (DiskPace::default(), Duration::from_millis(21));
+        let mut now = 100_000;
+        for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
+            pace.note_slow(took, now);
+            assert!(pace.is_slow(now + seconds * 1000 - 1), "{seconds} s");
+            now += seconds * 1000;
+            assert!(!pace.is_slow(now), "{seconds} s");
+        }
+        now += MAX_SLOW_FOR;
+        pace.note_slow(took, now);
+        assert!(!pace.is_slow(now + SLOW_FOR), "it was fast for long");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod lease;
 pub(crate) mod pool_budgets;
 pub(crate) mod purge;
 pub(crate) mod script_purges;
+pub(crate) mod slow_disk;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,6 +43,7 @@ use crate::cache::disk_pace::DiskPace;
 use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
+use crate::cache::slow_disk::SlowDisk;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::runtime::thread;
@@ -64,6 +66,7 @@ pub(crate) const AT_ONCE_BYTES: u64 = 64 * 1024;
 pub struct Cache {
     pub(crate) store: Store,
     pub(crate) disk_pace: DiskPace,
+    pub(crate) slow_disk: SlowDisk,
     figures: AllCacheStats,
     /// The names of cookies that sites have set, and their file.
     cookies: AllCookies,
@@ -141,6 +144,7 @@ impl Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
             disk_pace: DiskPace::default(),
+            slow_disk: SlowDisk::default(),
             figures: AllCacheStats::default(),
             cookies: read_cookies(config),
             dir: config.cache_dir.clone(),

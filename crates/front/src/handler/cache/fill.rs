@@ -359,14 +359,18 @@ impl<'a> Fill<'a> {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
+            let is_slow = cache.disk_pace.is_slow(now());
             let keep = move || {
                 let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
-                Ok(if is_small { cache.disk_pace.measure(keep, now) } else { keep() })
+                if is_small { cache.disk_pace.measure(keep, now) } else { keep() }
             };
-            let stored = blocking(keep).await;
-            self.note_outcome(stored.unwrap_or(Err(NotStored::Fault)).map(drop));
+            let stored = match is_slow {
+                true => self.cache.slow_disk.run(keep).await.ok_or(NotStored::SlowDisk),
+                false => blocking(|| Ok(keep())).await.map_err(|_| NotStored::Fault),
+            };
+            self.note_outcome(stored.flatten().map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
             elsewhere.done().await;

@@ -237,9 +237,10 @@ fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
 async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Lookup> {
     let store = &cache.store;
     let found = match store.lookup(primary, head.headers()) {
-        pagestore::Lookup::Miss { .. } if store.has_disk() => {
+        missed @ pagestore::Lookup::Miss { .. } if store.has_disk() => {
             if cache.disk_pace.is_slow(now()) {
-                return find_slowly(cache, primary, head).await;
+                // The script is faster than a disk that does not respond.
+                return Ok(find_slowly(cache, primary, head).await.unwrap_or(missed));
             }
             let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
             cache.disk_pace.measure(load, now)
@@ -254,22 +255,18 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
     blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
 }
 
-/// The same for a slow disk.
-async fn find_slowly(
-    cache: &Arc<Cache>,
-    primary: &Key,
-    head: &Head,
-) -> io::Result<pagestore::Lookup> {
-    let (cache, primary) = (cache.clone(), primary.clone());
+/// The same for a slow disk. None if that would take too long.
+async fn find_slowly(cache: &Arc<Cache>, primary: &Key, head: &Head) -> Option<pagestore::Lookup> {
+    let (slow_disk, cache, primary) = (&cache.slow_disk, cache.clone(), primary.clone());
     let fields = head.headers();
     let fields: Vec<(Vec<u8>, Vec<u8>)> =
         fields.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-    blocking(move || {
+    let find = move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
         let load = || cache.store.load(&primary, fields, now(), u64::MAX);
-        Ok(cache.disk_pace.measure(load, now))
-    })
-    .await
+        cache.disk_pace.measure(load, now)
+    };
+    slow_disk.run(find).await
 }
 
 /// Whether the page in the cache can be used.

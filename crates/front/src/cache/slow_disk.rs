@@ -1,0 +1,75 @@
+//! Use of a slow disk by other threads than the serving ones: by few at a time, and no request
+//! waits long for one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Most threads that use it at a time. A disk that does not respond would hold all threads that
+/// read bodies and check passwords.
+const THREADS: usize = 16;
+
+/// Longest wait of a request for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The turns of a slow disk.
+#[derive(Debug)]
+pub struct SlowDisk {
+    turns: Arc<Semaphore>,
+}
+
+impl Default for SlowDisk {
+    fn default() -> SlowDisk {
+        SlowDisk { turns: Arc::new(Semaphore::new(THREADS)) }
+    }
+}
+
+impl SlowDisk {
+    /// Runs a function that uses the disk. None if all turns are taken, or if it takes too long:
+    /// then it ends without the caller.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = self.turns.clone().try_acquire_owned().ok()?;
+        let working = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        timeout(PATIENCE, working).await.ok()?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn few_threads_use_a_disk_that_does_not_respond_and_nothing_waits_long() {
+        let disk = Arc::new(SlowDisk::default());
+        let (release, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(std::sync::Mutex::new(stuck));
+        let waiting = (0..THREADS).map(|_| {
+            let (disk, stuck) = (disk.clone(), stuck.clone());
+            tokio::spawn(async move { disk.run(move || stuck.lock().map(|one| one.recv())).await })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        while disk.turns.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(disk.run(|| 7).await, None, "all turns are taken");
+        for one in waiting {
+            assert!(one.await.expect("it ends").is_none(), "the disk does not respond");
+        }
+        drop(release);
+        while disk.turns.available_permits() < THREADS {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(disk.run(|| 7).await, Some(7));
+    }
+}
