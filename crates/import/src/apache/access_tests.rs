@@ -285,6 +285,39 @@ fn rules_of_a_file_that_two_sections_include_refuse_in_each() {
 }
 
 #[test]
+fn rewriting_that_is_on_around_a_section_is_on_in_it() {
+    let in_folder = |path: &str, rule: &str| format!("<Directory {path}>\n{rule}\n</Directory>");
+    let refuses = "RewriteRule ^private/ - [F]";
+    expect_denied(&rewrites(&in_folder("/srv/site1", refuses)), &["/private/a"], &["/a"]);
+    let outer = in_folder("/srv/site1", "RewriteEngine on");
+    let inner = in_folder("/srv/site1/a", refuses);
+    expect_denied(&format!("{outer}\n{inner}"), &["/a/private/b"], &["/private/b"]);
+    let off = rewrites(&in_folder("/srv/site1", &format!("RewriteEngine off\n{refuses}")));
+    expect_denied(&off, &[], &["/private/a"]);
+    let off = in_folder("/srv/site1", "RewriteEngine off");
+    let alias = in_folder("/srv/docs", refuses);
+    let lines = rewrites(&format!("Alias /docs /srv/docs\n{off}\n{alias}"));
+    expect_denied(&lines, &["/docs/private/a"], &["/private/a"]);
+    // The engine of the server.
+    let of_host = "RewriteRule ^/private/ - [F]\n</VirtualHost>\nRewriteEngine on\n\
+                   <VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+    expect_denied(of_host, &["/private/a"], &["/a"]);
+}
+
+#[test]
+fn a_base_is_for_targets_and_the_folder_for_patterns() {
+    let lines = rewrites("RewriteBase /\nRewriteRule ^vendor/ - [F]\nRewriteRule ^a$ b.txt [L]");
+    let lines = format!("<Directory /srv/site1/web>\n{lines}\n</Directory>");
+    expect_denied(&lines, &["/web/vendor/x"], &["/vendor/x"]);
+    let toml = of_host(&lines).toml;
+    assert!(toml.contains(r#"{ from = "~^/web/a$", to = "/b.txt", end = true }"#), "{toml}");
+    // The pattern is for `site1/private/` in the folder above.
+    let around = |rule: &str| format!("<Directory /srv>\n{}\n</Directory>", rewrites(rule));
+    assert!(!of_host(&around("RewriteRule ^site1/private/ - [F]")).report.keeps_access());
+    expect_denied(&around(r"RewriteRule \.bak$ - [F]"), &["/a.bak"], &["/a"]);
+}
+
+#[test]
 fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_something() {
     let of = |condition: &str, rule: &str| {
         let condition =

@@ -158,12 +158,6 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    /// The directive of a section, or of an earlier one with all of its paths.
-    fn inherited(&self, at: usize, area: &PathArea, name: &str) -> Option<&'a Directive> {
-        let earlier = self.sections[..=at].iter().rev();
-        earlier.filter(|one| one.area.covers(area)).find_map(|one| one.last(name))
-    }
-
     fn satisfy(&mut self) {
         let lines: Vec<&'a Directive> =
             self.sections.iter().flat_map(|one| one.all("Satisfy")).collect();

@@ -7,6 +7,7 @@ mod host_import;
 mod host_paths;
 mod host_proxies;
 mod host_responses;
+mod host_rewrites;
 mod host_scripts;
 mod known_directives;
 mod log_formats;

@@ -35,6 +35,19 @@ const OWN_FILES: [&str; 4] = [
     "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
 ];
 
+/// Where rules stand.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RewriteScope {
+    /// Whether rewriting is on.
+    pub is_on: bool,
+    /// The prefix of a folder's paths, which patterns do not have; none in a virtual host.
+    pub folder: Option<String>,
+    /// The prefix of relative targets.
+    pub base: String,
+    /// Whether the section is one for folders around this one: paths have more names there.
+    pub is_around: bool,
+}
+
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
 pub(super) struct RewriteChain<'a> {
@@ -111,36 +124,36 @@ impl RewriteChain<'_> {
         hides_files || !is_copy && self.conditions.iter().any(|one| is_of_client(one))
     }
 
-    /// The expression of its pattern, for whole paths. `base` is the prefix of the section.
+    /// The expression of its pattern, for whole paths.
     ///
     /// # Errors
     /// Why there is none, as the end of a sentence.
-    pub fn expression(&self, base: &str, is_in_folder: bool) -> Result<String, String> {
+    pub fn expression(&self, scope: &RewriteScope) -> Result<String, String> {
         let pattern = self.rule.first();
         if pattern.starts_with('!') {
             return Err(format!("`{pattern}` is negated"));
         }
         let flags = if self.flag(&["NC", "NOCASE"]).is_some() { "(?i)" } else { "" };
-        let pattern = match is_in_folder {
-            true => self.below(base, pattern)?,
-            false => pattern.to_owned(),
+        let pattern = match &scope.folder {
+            Some(_) if scope.is_around && !self.is_for_all() && has_start(&by_slash(pattern)) => {
+                return Err(format!("`{pattern}` is for the paths of a folder around this one"));
+            }
+            Some(folder) => self.below(folder, pattern)?,
+            None => pattern.to_owned(),
         };
         Ok(format!("{flags}{pattern}"))
     }
 
     /// An expression for what follows the folder in a path, as one for the path.
-    fn below(&self, base: &str, pattern: &str) -> Result<String, String> {
-        let folder = format!("^{}/", regex::escape(base));
-        let has_start = |text: &str| without_starts(text) != text;
+    fn below(&self, prefix: &str, pattern: &str) -> Result<String, String> {
+        let folder = format!("^{}/", regex::escape(prefix));
         if let Some(rest) = pattern.strip_prefix('^')
             && alternatives(rest).len() == 1
             && !has_start(rest)
         {
             return Ok(format!("{folder}{}", rest.strip_prefix("/?").unwrap_or(rest)));
         }
-        let is_by_slash =
-            |text: &str| !has_start(&text.replace("(^|/)", "").replace("(?:^|/)", ""));
-        if base.is_empty() && is_by_slash(pattern) {
+        if prefix.is_empty() && !has_start(&by_slash(pattern)) {
             return Ok(pattern.to_owned());
         }
         if !has_start(pattern) {
@@ -192,6 +205,15 @@ impl RewriteChain<'_> {
         }
         Ok(out)
     }
+}
+
+fn has_start(pattern: &str) -> bool {
+    without_starts(pattern) != pattern
+}
+
+/// A pattern without the starts that a slash may stand for.
+fn by_slash(pattern: &str) -> String {
+    pattern.replace("(^|/)", "").replace("(?:^|/)", "")
 }
 
 fn text_after(text: &str) -> &str {

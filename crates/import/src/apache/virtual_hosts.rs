@@ -251,10 +251,10 @@ impl<'a> HostsImport<'_, 'a> {
                 self.report.kept(&directive.place, &directive.shown());
             }
         }
-        let own: Vec<&'a Directive> = host.directives.iter().collect();
-        if !is_on(&own) {
+        if !is_on(self.of_host(host, "RewriteEngine")) {
             return;
         }
+        let own: Vec<&'a Directive> = host.directives.iter().collect();
         for chain in chains(&own) {
             self.redirected_by(&chain, host);
         }
@@ -523,9 +523,8 @@ impl<'a> HostsImport<'_, 'a> {
     }
 }
 
-/// Whether rewriting is on.
-pub(super) fn is_on(directives: &[&Directive]) -> bool {
-    let engine = directives.iter().rev().find(|one| one.is("RewriteEngine"));
+/// Whether a `RewriteEngine` turns rewriting on.
+pub(super) fn is_on(engine: Option<&Directive>) -> bool {
     engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"))
 }
 
