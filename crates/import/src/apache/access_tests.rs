@@ -333,6 +333,12 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         ("%{QUERY_STRING} !key=", "^/a /b [R]"),
         ("%{SSL:SSL_CLIENT_VERIFY} !=SUCCESS", "^/a /b [R]"),
         ("", "^/files/(?!open)(.*) /dl.php?file=$1 [L]"),
+        (r"$1 !^(index\.php|images|robots\.txt)", "^(.*)$ /index.php/$1 [L]"),
+        (r"%{REQUEST_URI} !\.(css|js|png)$", "^ /index.php [L]"),
+        ("%{REQUEST_URI} ^/private", "^(.*)$ /dl.php?f=$1 [L]"),
+        ("%{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{DOCUMENT_ROOT}/cache/$1.html !-f", "^(.*)$ /index.php [L]"),
     ] {
         let report = of(condition, rule);
         assert!(!report.keeps_access(), "{condition} {rule}\n{report}");
@@ -355,6 +361,16 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
              RewriteRule . /index.php [L]",
         ),
         ("%{REQUEST_FILENAME} -f", ".? - [L]\nRewriteRule .? %{ENV:BASE}/app.php [L]"),
+        (
+            "%{REQUEST_FILENAME} -d",
+            "^ - [L]\nRewriteCond %{REQUEST_FILENAME} -f\nRewriteRule ^ - [L]\n\
+             RewriteRule ^ /index.php [L]",
+        ),
+        (
+            "%{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n\
+             RewriteCond $1 !^(index\\.php|images)",
+            "^(.*)$ /index.php/$1 [L]",
+        ),
         ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
     ] {
         let report = of(condition, rule);

@@ -20,7 +20,7 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierEnd {
     None,
-    /// For paths of files and folders.
+    /// For paths of files.
     IfFile,
     /// For others.
     Unknown,
@@ -131,14 +131,14 @@ impl<'a> HostImport<'_, 'a> {
                 EarlierEnd::IfFile => chain.tests.push(CondTest::IsMissing),
                 EarlierEnd::Unknown => chain.tests.push(CondTest::Other),
             }
-            end = match ends_for_files(&chain) {
-                true => {
+            end = match end_for_files(&chain) {
+                Some(of_files) => {
                     self.keep(chain.rule);
-                    EarlierEnd::IfFile
+                    if end == EarlierEnd::None { of_files } else { end }
                 }
-                false if self.rule(&chain, scope) => end,
-                false if ends_otherwise(&chain, scope) => EarlierEnd::Unknown,
-                false => end,
+                None if self.rule(&chain, scope) => end,
+                None if ends_otherwise(&chain, scope) => EarlierEnd::Unknown,
+                None => end,
             };
             for condition in &chain.conditions {
                 self.report.cover(condition);
@@ -289,17 +289,20 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
-/// Whether a rule ends the rules for paths of files and folders, and does nothing else.
-fn ends_for_files(chain: &RewriteChain<'_>) -> bool {
-    let is_file = |one: &&Directive| {
-        one.first().contains("REQUEST_FILENAME")
-            && ["-f", "-d", "-l", "-s"].contains(&one.argument(1))
+/// How a rule ends the rules for paths of files or folders, if it does nothing else.
+fn end_for_files(chain: &RewriteChain<'_>) -> Option<EarlierEnd> {
+    let is_test = |one: &&Directive, tests: &[&str]| {
+        one.first().contains("REQUEST_FILENAME") && tests.contains(&one.argument(1))
     };
-    chain.rule.argument(1) == "-"
+    let mut conditions = chain.conditions.iter();
+    let is_end = chain.rule.argument(1) == "-"
         && chain.is_for_all()
         && chain.flag(&["L", "LAST", "END"]).is_some()
         && !chain.conditions.is_empty()
-        && chain.conditions.iter().all(is_file)
+        && chain.needs_any()
+        && conditions.clone().all(|one| is_test(one, &["-f", "-d", "-l", "-s"]));
+    let is_for_files = conditions.any(|one| is_test(one, &["-f", "-s"]));
+    is_end.then_some(if is_for_files { EarlierEnd::IfFile } else { EarlierEnd::None })
 }
 
 /// Whether a rule ends the rules for some requests and does nothing else. One for the paths of

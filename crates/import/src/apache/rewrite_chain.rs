@@ -7,8 +7,10 @@ use crate::values::{alternatives, is_identity_header};
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CondTest {
-    /// The path is no file, no folder or no link.
+    /// The path is no file.
     IsMissing,
+    /// The path is no folder or no link; it may be a file.
+    IsNoFolder,
     /// The request came over plain HTTP.
     IsPlain,
     /// It did so, or something else holds.
@@ -27,13 +29,22 @@ pub(super) enum CondTest {
 const OF_CLIENT: [&str; 7] =
     ["REMOTE_", "AUTH_TYPE", "SSL_CLIENT", "SSL:SSL_CLIENT", "LA_U:", "LA_F:", "ENV:"];
 
-/// The file that a path leads to.
-const OWN_FILES: [&str; 4] = [
+/// The file that a path leads to; `$1` is the path in a rule for all of them.
+const OWN_FILES: [&str; 6] = [
     "%{REQUEST_FILENAME}",
     "%{SCRIPT_FILENAME}",
     "%{DOCUMENT_ROOT}%{REQUEST_URI}",
     "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+    "%{DOCUMENT_ROOT}$1",
+    "%{DOCUMENT_ROOT}/$1",
 ];
+
+/// Variables of the path.
+const OF_PATH: [&str; 4] =
+    ["%{REQUEST_URI}", "%{REQUEST_FILENAME}", "%{SCRIPT_FILENAME}", "%{PATH_INFO}"];
+
+/// Tests of a file.
+const FILE_TESTS: [&str; 5] = ["-f", "-s", "-d", "-l", "-F"];
 
 /// Where rules stand.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +109,12 @@ impl RewriteChain<'_> {
         })
     }
 
+    /// Whether any one of its conditions is enough.
+    pub fn needs_any(&self) -> bool {
+        let before_last = self.conditions.iter().rev().skip(1);
+        before_last.into_iter().all(|one| has_flag(one, ["OR", "ORNEXT"]))
+    }
+
     /// Whether the rule is for all paths.
     pub fn is_for_all(&self) -> bool {
         let all = ["^", ".*", "^.*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^/?(.*)$", "^(.*)", "."];
@@ -112,15 +129,15 @@ impl RewriteChain<'_> {
             return false;
         }
         let is_internal = self.redirect().is_none() && self.flag(&["P", "PROXY"]).is_none();
-        let is_file = |one: &&Directive| ["-f", "-s", "-d", "-l"].contains(&one.argument(1));
-        let is_own = |one: &&Directive| OWN_FILES.contains(&one.argument(0));
-        let files: Vec<&Directive> =
-            self.conditions.iter().copied().filter(|one| is_file(one)).collect();
         // A page of a cache or a compressed file in place of the same.
-        let is_copy = is_internal && files.iter().any(|one| !is_own(one));
+        let is_other_file = |one: &&Directive| {
+            FILE_TESTS.contains(&one.argument(1)) && !OWN_FILES.contains(&one.first())
+        };
+        let is_copy = is_internal && self.conditions.iter().any(is_other_file);
         let hides_files = is_internal
+            && !is_copy
             && !self.tests.contains(&CondTest::IsMissing)
-            && self.conditions.iter().all(|one| is_file(one) && is_own(one));
+            && self.conditions.iter().all(|one| is_of_path(one));
         hides_files || !is_copy && self.conditions.iter().any(|one| is_of_client(one))
     }
 
@@ -307,6 +324,14 @@ fn either(mut group: Vec<CondTest>) -> CondTest {
     }
 }
 
+/// Whether a condition is about the path or the file that it leads to.
+fn is_of_path(condition: &Directive) -> bool {
+    let tested = condition.first();
+    let is_group = tested.starts_with('$');
+    let is_file_test = FILE_TESTS.contains(&condition.argument(1).trim_start_matches('!'));
+    is_group || is_file_test || OF_PATH.iter().any(|variable| tested.contains(variable))
+}
+
 /// Whether a condition is about who the client is: its address, user, certificate, cookies and
 /// other headers, or an argument that it must not lack.
 fn is_of_client(condition: &Directive) -> bool {
@@ -338,16 +363,12 @@ fn test(condition: &Directive) -> CondTest {
     let expression = if no_case { format!("(?i){expression}") } else { expression };
     // An order of texts or numbers, or a test of a file.
     let is_no_expression = plain.starts_with(['<', '>', '-']);
-    let is_file_test = ["-f", "-d", "-l", "-s", "-F"].contains(&plain);
+    let is_file_test = FILE_TESTS.contains(&plain);
     let variable = tested.trim_start_matches("%{").trim_end_matches('}');
     match variable.to_ascii_uppercase().as_str() {
-        _ if is_file_test && is_negated => match tested.contains("REQUEST_FILENAME")
-            || tested.contains("SCRIPT_FILENAME")
-            || tested.contains("REQUEST_URI")
-            || tested.contains("$1")
-        {
-            true => CondTest::IsMissing,
-            false => CondTest::Other,
+        _ if is_file_test && is_negated && OWN_FILES.contains(&tested) => match plain {
+            "-d" | "-l" => CondTest::IsNoFolder,
+            _ => CondTest::IsMissing,
         },
         _ if is_no_expression => CondTest::Other,
         "HTTPS" => match (is_negated, plain.trim_matches(['^', '$', '=']).to_ascii_lowercase()) {
@@ -372,7 +393,7 @@ fn test(condition: &Directive) -> CondTest {
 pub(super) fn front_controller(chain: &RewriteChain<'_>, base: &str) -> Option<(String, String)> {
     let is_missing = chain.tests.contains(&CondTest::IsMissing);
     let is_harmless = |test: &CondTest| match test {
-        CondTest::IsMissing | CondTest::Nothing => true,
+        CondTest::IsMissing | CondTest::IsNoFolder | CondTest::Nothing => true,
         CondTest::Path(text, true) => {
             ["favicon", "index\\.php", "index.php", "\\.well-known", "robots"]
                 .iter()
