@@ -50,6 +50,15 @@ fn is_denied(imported: &Imported, path: &str) -> bool {
     })
 }
 
+/// The file with the users of a path.
+fn users_of(imported: &Imported, path: &str) -> Option<String> {
+    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
+    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    let mut rules = config.sites[0].rules.basic_auth.iter();
+    let found = rules.find(|rule| rule.path.matches(path.as_bytes()))?;
+    Some(found.users.display().to_string())
+}
+
 /// Whether a path is one whose script runs.
 fn runs_script(imported: &Imported, path: &str) -> bool {
     let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
@@ -376,6 +385,62 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         let report = of(condition, rule);
         assert!(report.keeps_access(), "{condition} {rule}\n{report}");
     }
+}
+
+#[test]
+fn the_users_of_a_path_are_those_of_its_innermost_section() {
+    let of_all =
+        "<Location />\nAuthType Basic\nAuthUserFile /etc/passwd\nRequire valid-user\n</Location>";
+    let folder = "AuthType Basic\nAuthUserFile /etc/passwd\nRequire valid-user";
+    let folder = |inner: &str| {
+        format!(
+            "<Directory /srv/site1>\n{folder}\n{inner}\n</Directory>\n<Location /open>\n\
+                 Require all granted\n</Location>"
+        )
+    };
+    for (lines, path) in [
+        (
+            folder(
+                "</Directory>\n<Directory /srv/site1/admin>\nAuthUserFile /etc/group\n\
+                 Require valid-user",
+            ),
+            "/admin/x",
+        ),
+        (folder("</Directory>\n<Directory /srv/site1/admin>\nAuthUserFile /etc/group"), "/admin/x"),
+        (
+            folder("<Files admin.php>\nAuthUserFile /etc/group\nRequire valid-user\n</Files>"),
+            "/admin.php",
+        ),
+        (folder("<Files admin.php>\nAuthUserFile /etc/group\n</Files>"), "/a/admin.php"),
+        (
+            format!(
+                "{of_all}\n<LocationMatch ^/admin>\nAuthUserFile /etc/group\n\
+                  Require valid-user\n</LocationMatch>"
+            ),
+            "/admin.php",
+        ),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(
+            users_of(&imported, path).as_deref(),
+            Some("/etc/group"),
+            "{lines}\n{}",
+            imported.toml
+        );
+        assert_eq!(users_of(&imported, "/a").as_deref(), Some("/etc/passwd"), "{}", imported.toml);
+    }
+    let later =
+        folder("</Directory>\n<Location />\nAuthUserFile /etc/group\n</Location>\n<Directory /a>");
+    assert_eq!(users_of(&of_host(&later), "/a").as_deref(), Some("/etc/group"));
+    let crossed = "<Directory /srv/site1/app>\nAuthType Basic\nAuthUserFile /etc/passwd\n\
+                   Require valid-user\n</Directory>\n<Files admin.php>\nAuthUserFile /etc/group\n</Files>";
+    assert!(!of_host(crossed).report.keeps_access());
+    let complete = crossed.replace("</Files>", "AuthType Basic\nRequire valid-user\n</Files>");
+    assert!(of_host(&complete).report.keeps_access());
+    let other = folder("</Directory>\n<Directory /srv/site1/admin>\nAuthType Digest");
+    assert!(is_denied(&of_host(&other), "/admin/x"));
+    assert!(!is_denied(&of_host(&other), "/x"));
 }
 
 #[test]
