@@ -444,6 +444,33 @@ fn the_users_of_a_path_are_those_of_its_innermost_section() {
 }
 
 #[test]
+fn a_virtual_host_at_an_address_of_its_own_is_open_to_no_more_clients() {
+    for (listen, host) in [
+        ("Listen localhost:8080", "*:8080"),
+        ("Listen localhost:8080", "localhost:8080"),
+        ("Listen intranet.example:8080", "*:8080"),
+        ("", "localhost:80"),
+        ("", "127.0.0.1"),
+        ("", "127.0.0.1:*"),
+        ("", "10.0.0.5"),
+        ("", "[::1]"),
+        ("", "intranet.example:80"),
+    ] {
+        let lines = format!(
+            "</VirtualHost>\n{listen}\n<VirtualHost {host}>\nServerName b.example\n\
+             DocumentRoot /srv/b"
+        );
+        let imported = of_host(&lines);
+        let allows = imported.toml.contains("allow = [\"127.0.0.0/8\", \"::1\"]");
+        let Imported { toml, report, .. } = &imported;
+        assert!(allows != !report.keeps_access(), "{lines}\n{toml}\n{report}");
+        assert!(!toml.contains("0.0.0.0:8080") || !report.keeps_access(), "{lines}\n{toml}");
+    }
+    let named = "</VirtualHost>\n<VirtualHost *>\nServerName b.example\nDocumentRoot /srv/b";
+    assert!(of_host(named).report.keeps_access(), "{}", of_host(named).report);
+}
+
+#[test]
 fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
     for lines in [
         "AccessFileName .acl",

@@ -3,6 +3,7 @@
 pub mod config_reader;
 mod folder_regex;
 mod host_access;
+mod host_addresses;
 mod host_import;
 mod host_paths;
 mod host_proxies;
