@@ -10,9 +10,7 @@ impl FileReader for AccessConf {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "/apache2.conf" => Ok(self.0.clone()),
-            "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
-                               pm.max_children = 3\n"
-                .to_owned()),
+            "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
         }
@@ -30,8 +28,13 @@ impl FileReader for AccessConf {
     }
 }
 
+/// A pool of php-fpm that listens on a socket of its name.
+fn pool(name: &str) -> String {
+    format!("[{name}]\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n")
+}
+
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
-fn of_host(lines: &str) -> Imported {
+pub(super) fn of_host(lines: &str) -> Imported {
     let conf = format!(
         "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n\
          <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/site1\n\
@@ -41,32 +44,33 @@ fn of_host(lines: &str) -> Imported {
     import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
 }
 
-/// Whether a path is denied to all clients.
-fn is_denied(imported: &Imported, path: &str) -> bool {
+/// The configuration that is written.
+pub(super) fn written(imported: &Imported) -> maitred_config::Config {
     let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-    config.sites[0].rules.deny.iter().any(|rule| {
+    parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
+}
+
+/// Whether a path is denied to all clients.
+pub(super) fn is_denied(imported: &Imported, path: &str) -> bool {
+    written(imported).sites[0].rules.deny.iter().any(|rule| {
         rule.from.is_empty() && rule.except.is_empty() && rule.path.matches(path.as_bytes())
     })
 }
 
 /// The file with the users of a path.
 fn users_of(imported: &Imported, path: &str) -> Option<String> {
-    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
+    let config = written(imported);
     let mut rules = config.sites[0].rules.basic_auth.iter();
     let found = rules.find(|rule| rule.path.matches(path.as_bytes()))?;
     Some(found.users.display().to_string())
 }
 
 /// Whether a path is one whose script runs.
-fn runs_script(imported: &Imported, path: &str) -> bool {
-    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-    !config.sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
+pub(super) fn runs_script(imported: &Imported, path: &str) -> bool {
+    !written(imported).sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
 }
 
-fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
+pub(super) fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
     let imported = of_host(lines);
     let Imported { toml, report, .. } = &imported;
     assert!(report.keeps_access(), "{lines}\n{report}");
@@ -219,70 +223,6 @@ fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
     assert!(open.toml.contains("client_certificates = \"required\""), "{}", open.toml);
     let redirected = of("a.example", "Redirect permanent / https://a.example/");
     assert!(redirected.report.keeps_access(), "{}\n{}", redirected.report, redirected.toml);
-}
-
-#[test]
-fn the_source_of_cgi_programs_is_denied() {
-    let add = "AddHandler cgi-script .pl cgi";
-    expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
-    expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
-    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
-    expect_denied(set, &["/run/a"], &["/runs"]);
-}
-
-#[test]
-fn the_programs_of_an_expression_are_denied_and_nothing_else() {
-    let of_folders =
-        |line: &str| format!("<DirectoryMatch \"^/srv/site1/(a|b)/\">\n{line}\n</DirectoryMatch>");
-    let php = of_folders("AddHandler fcgid-script .php");
-    expect_denied(&php, &[], &["/a/x.php", "/a/x.css"]);
-    let perl = of_folders("AddHandler cgi-script .pl .php");
-    let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
-    expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
-    let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
-    expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
-    let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
-    expect_denied(index, &[], &["/index.php"]);
-    for lines in [
-        "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
-        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
-        "<Files *>\nAddHandler cgi-script .pl\n</Files>",
-        "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
-    ] {
-        let imported = of_host(lines);
-        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
-        assert!(!is_denied(&imported, "/a.css"), "{lines}\n{}", imported.toml);
-    }
-}
-
-#[test]
-fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
-    const PROXY: &str = "proxy:unix:/run/php.sock|fcgi://localhost";
-    let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");
-    let of_app = format!("<Directory /srv/site1/app>\n{of_all}\n</Directory>");
-    let added = format!("AddHandler {PROXY} .php");
-    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
-    for (handler, folder, line) in [
-        (&*of_all, "media.example.com", "php_admin_flag engine off"),
-        (&*of_all, "media.example.com", "SetHandler None"),
-        (&*of_app, "app/uploads", "SetHandler None"),
-        (&*added, "up", "RemoveHandler .php"),
-        (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
-        (module, "up", "RemoveType php"),
-        (module, "up", "AddType text/plain .php"),
-    ] {
-        let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
-        let imported = of_host(&lines);
-        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
-        let path = format!("/{folder}/x/a.php");
-        assert!(!runs_script(&imported, &path), "{lines}\n{}", imported.toml);
-        assert!(runs_script(&imported, "/app/a.php"), "{lines}\n{}", imported.toml);
-    }
-    // A type is not what runs these, nor an extension those with `SetHandler`.
-    for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
-        let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
-        assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
-    }
 }
 
 #[test]

@@ -178,7 +178,12 @@ impl<'w, 'a> HostImport<'w, 'a> {
             }
         }
         folders.sort_by_key(|(depth, _)| *depth);
-        let (mut of_files, mut of_aliases) = (Vec::new(), Vec::new());
+        let mut of_aliases = Vec::new();
+        // Those of the server and the virtual host precede those in folders.
+        let mut of_files: Vec<(PathArea, &'a Directive)> = files
+            .into_iter()
+            .map(|one| (path_area::of_files(one, &PathArea::all()), one))
+            .collect();
         for section in folders.into_iter().map(|(_, section)| section).chain(regexes) {
             for area in self.areas_of(section) {
                 for inner in section.block.iter().filter(|one| is_files(one)) {
@@ -192,9 +197,6 @@ impl<'w, 'a> HostImport<'w, 'a> {
             }
         }
         sections.extend(of_aliases);
-        for section in files {
-            of_files.push((path_area::of_files(section, &PathArea::all()), section));
-        }
         sections.extend(of_files.into_iter().map(|(area, one)| area_section(area, one, false)));
         for section in locations {
             let area = path_area::of_location(section);

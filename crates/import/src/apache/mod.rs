@@ -21,6 +21,8 @@ mod virtual_hosts;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod script_tests;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
