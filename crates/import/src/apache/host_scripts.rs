@@ -14,14 +14,14 @@ const CGI_HANDLERS: [&str; 6] =
     ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
 
 /// A script that no configuration names.
-const ANY_SCRIPT: &str = "/zz9/zz9.php";
+pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
 
 /// Directives with settings of PHP.
 const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
 
 /// What runs the scripts of some paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PhpHandler {
+pub(super) enum PhpHandler {
     /// mod_php.
     Module,
     /// A FastCGI server, by its address.
@@ -31,10 +31,13 @@ enum PhpHandler {
 }
 
 /// A handler of a section.
-struct AreaHandler<'a> {
-    area: PathArea,
-    handler: PhpHandler,
-    line: &'a Directive,
+pub(super) struct AreaHandler<'a> {
+    /// The names of its scripts.
+    pub area: PathArea,
+    /// What runs them.
+    pub handler: PhpHandler,
+    /// Its line.
+    pub line: &'a Directive,
 }
 
 impl<'a> HostImport<'_, 'a> {
@@ -59,10 +62,10 @@ impl<'a> HostImport<'_, 'a> {
                 self.report.access_left_out(&one.line.place, &one.line.shown(), why);
             }
         }
+        self.other_handlers(&handlers);
         if is_module {
             self.pools_of_folders(&settings);
         }
-        self.other_handlers(&handlers);
         self.programs();
         self.engines();
         self.settings_by_variable();
@@ -210,7 +213,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// The pool of an address, with the time that Apache waits for it.
-    fn target(&mut self, address: &str, line: &'a Directive) -> PassTarget {
+    pub(super) fn target(&mut self, address: &str, line: &'a Directive) -> PassTarget {
         let target = self.pools.target(address, self.files);
         let own = line.arguments.iter().find_map(|one| one.strip_prefix("timeout="));
         let own = own.map(|time| (time.to_owned(), line.place.clone()));
@@ -250,66 +253,6 @@ impl<'a> HostImport<'_, 'a> {
         for one in used {
             let item = Placed::new(toml_text::string(&one.area.pattern()), &one.line.place);
             self.site.settings.push("allow_php", item);
-        }
-    }
-
-    /// Handlers of some paths that are not the one of the site.
-    fn other_handlers(&mut self, handlers: &[AreaHandler<'a>]) {
-        let general = handlers.iter().rfind(|one| one.area.has(ANY_SCRIPT));
-        let own = general.map(|one| one.handler.clone());
-        let others = handlers.iter().filter(|one| !one.area.has(ANY_SCRIPT));
-        for one in others.filter(|one| Some(&one.handler) != own.as_ref()) {
-            let path = toml_text::string(&one.area.whole_pattern());
-            match &one.handler {
-                PhpHandler::None => {
-                    let item = Placed::new(path, &one.line.place);
-                    self.site.settings.push("deny_php", item);
-                }
-                // `allow_php` has the paths.
-                _ if own.is_none() => {}
-                PhpHandler::Fcgi(address) => match self.target(address, one.line) {
-                    PassTarget::Pool(name) => {
-                        let fields = [("path", path), ("pool", toml_text::string(&name))];
-                        self.push("paths", one.line, toml_text::table(fields));
-                    }
-                    PassTarget::Upstream(_) => {
-                        let why = "the pool of the site runs these scripts";
-                        self.report.left_out(&one.line.place, &one.line.shown(), why);
-                    }
-                },
-                PhpHandler::Module => {
-                    let why = "the pool of the site runs these scripts";
-                    self.report.left_out(&one.line.place, &one.line.shown(), why);
-                }
-            }
-        }
-    }
-
-    /// Settings of mod_php for folders: each gets a pool of its own.
-    fn pools_of_folders(&mut self, of_site: &[PoolEntry]) {
-        let sections: Vec<AreaSection<'a>> = self.sections.clone();
-        // The first match of `paths` wins: inner folders come first.
-        for section in sections.iter().rev() {
-            let is_folder = matches!(section.area, PathArea::Below(_)) && !section.area.is_all();
-            let own = section
-                .directives
-                .iter()
-                .filter_map(|line| Some((*line, self.pool_entry(line).filter(|_| is_folder)?)));
-            let own: Vec<(&'a Directive, PoolEntry)> = own.collect();
-            let Some((first, _)) = own.first().cloned() else { continue };
-            let mut entries = of_site.to_vec();
-            for (line, entry) in own {
-                entries.retain(|one| one.table != entry.table || one.name != entry.name);
-                entries.push(entry);
-                self.keep(line);
-            }
-            let pool = self.mod_php.pool(entries);
-            let path = toml_text::string(&section.area.whole_pattern());
-            self.push(
-                "paths",
-                first,
-                toml_text::table([("path", path), ("pool", toml_text::string(&pool))]),
-            );
         }
     }
 
@@ -383,7 +326,7 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
+    pub(super) fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
         if line.is("SetEnv") && !line.first().starts_with("proxy-") {
             let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
             let other = ["nokeepalive", "no-gzip", "dont-vary", "PHP_ADMIN_VALUE", "PHP_VALUE"];

@@ -14,6 +14,7 @@ mod known_directives;
 mod log_formats;
 mod mod_php_pools;
 mod path_area;
+mod path_pools;
 mod require_rules;
 mod rewrite_chain;
 mod served_hosts;

@@ -14,6 +14,18 @@ fn in_folder(folder: &str, lines: &str) -> String {
     format!("<Directory {folder}>\n{lines}\n</Directory>\n")
 }
 
+/// The pool of the scripts of a requested path.
+fn pool_of(imported: &Imported, path: &str) -> Option<String> {
+    let config = written(imported);
+    let site = &config.sites[0];
+    let of_path = site.rules.paths.iter().find(|rule| rule.path.matches(path.as_bytes()));
+    match (of_path.and_then(|rule| rule.pool.clone()), &site.destination) {
+        (Some(pool), _) => Some(pool),
+        (None, maitred_config::Destination::Pool(pool)) => Some(pool.clone()),
+        _ => None,
+    }
+}
+
 /// Lines of the server, outside of its virtual hosts.
 fn of_server(lines: &str) -> String {
     format!(
@@ -96,4 +108,65 @@ fn files_of_the_server_precede_those_of_a_folder() {
     let open = "<Files a.txt>\nRequire all granted\n</Files>";
     let lines = format!("{}{}", in_folder("/srv/site1", denied), of_server(open));
     expect_denied(&lines, &["/a.txt"], &["/b.txt"]);
+}
+
+#[test]
+fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
+    let www = passes_to("www");
+    let pma = in_folder("/usr/share/phpmyadmin", &passes_to("a"));
+    let alias = format!("{www}\nAlias /pma /usr/share/phpmyadmin\n{pma}");
+    let added =
+        in_folder("/srv/site1/pma", "AddHandler proxy:unix:/run/a.sock|fcgi://localhost .php");
+    let added = format!("AddHandler proxy:unix:/run/www.sock|fcgi://localhost .php\n{added}");
+    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/\n\
+                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/";
+    for lines in [&*alias, &*added, matched] {
+        let imported = of_host(lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        for (path, pool) in
+            [("/pma/", "a"), ("/pma/x.php", "a"), ("/pma/x.php/y", "a"), ("/x.php", "www")]
+        {
+            let found = pool_of(&imported, path);
+            assert_eq!(found.as_deref(), Some(pool), "{path}\n{lines}\n{}", imported.toml);
+        }
+    }
+    let two =
+        [in_folder("/srv/site1/a", &passes_to("a")), in_folder("/srv/site1/b", &passes_to("b"))];
+    let two = of_host(&two.concat());
+    assert_eq!(pool_of(&two, "/a/x.php").as_deref(), Some("a"), "{}", two.toml);
+    assert_eq!(pool_of(&two, "/b/x.php").as_deref(), Some("b"), "{}", two.toml);
+    assert!(two.toml.contains("allow_php"), "{}", two.toml);
+    let apps = ["", "/crm", "/crm/www"].map(|name| format!("/srv/site1/apps{name}"));
+    let nested = [
+        format!("{www}\n"),
+        in_folder(&apps[0], &passes_to("a")),
+        in_folder(&apps[1], &passes_to("b")),
+        in_folder(&apps[2], &passes_to("www")),
+    ];
+    let nested = of_host(&nested.concat());
+    for (path, pool) in [
+        ("/apps/x.php", "a"),
+        ("/apps/crm/x.php", "b"),
+        ("/apps/crm/www/x.php", "www"),
+        ("/x.php", "www"),
+    ] {
+        assert_eq!(pool_of(&nested, path).as_deref(), Some(pool), "{path}\n{}", nested.toml);
+    }
+}
+
+#[test]
+fn scripts_whose_pool_is_unknown_do_not_run() {
+    let module = "LoadModule php_module /m.so\n";
+    let of_all = "<FilesMatch \\.php$>\nSetHandler application/x-httpd-php\n</FilesMatch>";
+    let by_module = format!("{module}{}", in_folder("/srv/site1/a", of_all));
+    for lines in [in_folder("/srv/site1/a", &passes_to("other")), by_module] {
+        let imported = of_host(&format!("{}\n{lines}", passes_to("www")));
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!runs_script(&imported, "/a/x.php"), "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/x.php"), "{lines}\n{}", imported.toml);
+    }
+    let some = "<Files index.php>\nSetHandler proxy:unix:/run/a.sock|fcgi://localhost\n</Files>";
+    let some = of_host(&format!("{}\n{some}", passes_to("www")));
+    assert!(!some.report.keeps_access(), "{}", some.report);
+    assert_eq!(pool_of(&some, "/index.php/a").as_deref(), Some("a"), "{}", some.toml);
 }

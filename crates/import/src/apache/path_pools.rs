@@ -1,0 +1,175 @@
+//! Pools of some paths of a site: folders with a handler or settings of PHP of their own.
+
+use super::host_import::{AreaSection, HostImport};
+use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
+use super::mod_php_pools::PoolEntry;
+use super::path_area::PathArea;
+use crate::file_draft::Placed;
+use crate::fpm::PassTarget;
+use crate::source_directive::Directive;
+use crate::toml_text;
+use crate::values::parts;
+
+/// The name of a script that a request for its folder runs.
+const INDEX: &str = "index.php";
+
+impl<'a> HostImport<'_, 'a> {
+    /// Handlers of some paths, beside the one of the site.
+    pub(super) fn other_handlers(&mut self, handlers: &[AreaHandler<'a>]) {
+        let general = handlers.iter().rposition(|one| one.area.has(ANY_SCRIPT));
+        let is_php = |one: &&AreaHandler<'a>| one.handler != PhpHandler::None;
+        let own = general.map(|at| &handlers[at]).or(handlers.iter().find(is_php));
+        let own = own.map(|one| &one.handler);
+        let others = handlers.iter().enumerate().filter(|(_, one)| !one.area.has(ANY_SCRIPT));
+        // One for all scripts overrides what precedes it.
+        let (none, some): (Vec<_>, Vec<_>) =
+            others.partition(|(_, one)| one.handler == PhpHandler::None);
+        let some = some.into_iter().filter(|(at, _)| general.is_none_or(|general| *at > general));
+        let some: Vec<&AreaHandler<'a>> = some.map(|(_, one)| one).collect();
+        if general.map(|at| &handlers[at].handler) != Some(&PhpHandler::None) {
+            none.into_iter().for_each(|(_, one)| self.refuse_scripts(one));
+        }
+        if some.iter().all(|one| Some(&one.handler) == own) {
+            return;
+        }
+        // The first match of `paths` wins: inner folders come first.
+        for one in some.into_iter().rev() {
+            let pool = match &one.handler {
+                handler if Some(handler) == own => self.own_pool(),
+                PhpHandler::Fcgi(address) => match self.target(address, one.line) {
+                    PassTarget::Pool(name) => Some(toml_text::string(&name)),
+                    PassTarget::Upstream(_) => None,
+                },
+                PhpHandler::Module | PhpHandler::None => None,
+            };
+            match pool {
+                Some(pool) => self.pool_of_paths(one, pool),
+                None => {
+                    let why = "the pool of these scripts was not found, and they do not run: give \
+                               the folder a site of its own";
+                    self.report.access_left_out(&one.line.place, &one.line.shown(), why);
+                    self.refuse_scripts(one);
+                }
+            }
+        }
+    }
+
+    fn own_pool(&self) -> Option<String> {
+        self.site.settings.value("pool").map(str::to_owned)
+    }
+
+    fn refuse_scripts(&mut self, one: &AreaHandler<'a>) {
+        let path = toml_text::string(&one.area.whole_pattern());
+        self.site.settings.push("deny_php", Placed::new(path, &one.line.place));
+    }
+
+    /// A pool is chosen by the requested path, and handlers by the name of the script: a folder's
+    /// name, and what follows a script, are among the paths.
+    fn pool_of_paths(&mut self, one: &AreaHandler<'a>, pool: String) {
+        let path = match (folder_of_scripts(&one.area), &one.area) {
+            (Some(folder), _) => folder.whole_pattern(),
+            (None, PathArea::Regex(text)) => {
+                if may_be_index(text) {
+                    let why = "requests for the folders themselves run in the pool of the site: \
+                               write `paths` of the site for them";
+                    self.report.access_left_out(&one.line.place, &one.line.shown(), why);
+                }
+                match text.strip_suffix(".php$") {
+                    Some(begin) => format!("~{begin}.php(?:/|$)"),
+                    None => format!("~{text}"),
+                }
+            }
+            (None, area) => area.whole_pattern(),
+        };
+        let fields = [("path", toml_text::string(&path)), ("pool", pool)];
+        self.push("paths", one.line, toml_text::table(fields));
+    }
+
+    /// Settings of mod_php for folders: each gets a pool of its own.
+    pub(super) fn pools_of_folders(&mut self, of_site: &[PoolEntry]) {
+        let sections: Vec<AreaSection<'a>> = self.sections.clone();
+        // The first match of `paths` wins: inner folders come first.
+        for section in sections.iter().rev() {
+            let is_folder = matches!(section.area, PathArea::Below(_)) && !section.area.is_all();
+            let own = section
+                .directives
+                .iter()
+                .filter_map(|line| Some((*line, self.pool_entry(line).filter(|_| is_folder)?)));
+            let own: Vec<(&'a Directive, PoolEntry)> = own.collect();
+            let Some((first, _)) = own.first().cloned() else { continue };
+            let mut entries = of_site.to_vec();
+            for (line, entry) in own {
+                entries.retain(|one| one.table != entry.table || one.name != entry.name);
+                entries.push(entry);
+                self.keep(line);
+            }
+            let pool = self.mod_php.pool(entries);
+            let path = toml_text::string(&section.area.whole_pattern());
+            self.push(
+                "paths",
+                first,
+                toml_text::table([("path", path), ("pool", toml_text::string(&pool))]),
+            );
+        }
+    }
+}
+
+/// The folder whose scripts are those of an area; none if it has some of them only.
+fn folder_of_scripts(area: &PathArea) -> Option<PathArea> {
+    let PathArea::Regex(text) = area else { return Some(area.clone()) };
+    let folder = literal_folder(text);
+    let mut any = ["/zz9.php", ANY_SCRIPT].iter();
+    let is_all = any.all(|script| area.has(&format!("{folder}{script}")));
+    is_all.then_some(PathArea::Below(folder))
+}
+
+/// The folder that an expression names at its start, without a slash at its end.
+fn literal_folder(text: &str) -> String {
+    let (mut folder, mut name) = (String::new(), String::new());
+    let mut letters = text.strip_prefix('^').unwrap_or_default().chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '/' => folder += &std::mem::replace(&mut name, "/".to_owned()),
+            '\\' => match letters.next().filter(|escaped| !escaped.is_ascii_alphanumeric()) {
+                Some(escaped) => name.push(escaped),
+                None => break,
+            },
+            letter if "()[]{}.*+?|$^".contains(letter) => break,
+            letter => name.push(letter),
+        }
+    }
+    folder
+}
+
+/// Whether an expression may be for the index of a folder.
+fn may_be_index(text: &str) -> bool {
+    let name = parts(text, '/').pop().unwrap_or_default();
+    let name = name.trim_start_matches("(?:.*/)?");
+    let whole = regex::Regex::new(&format!("^(?:{name})"));
+    whole.map_or(true, |whole| whole.is_match(INDEX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_for_the_scripts_of_a_folder_is_for_its_own_name_as_well() {
+        let of = |text: &str| folder_of_scripts(&PathArea::Regex(text.to_owned()));
+        for (text, folder) in [
+            (r"^/a\-b/(?:.*/)?[^/]*\.php$", "/a-b"),
+            (r"^/pma/(.*\.php(/.*)?)$", "/pma"),
+            (r"^/a/b/.*\.php(/|$)", "/a/b"),
+        ] {
+            assert_eq!(of(text), Some(PathArea::Below(folder.to_owned())), "{text}");
+        }
+        for text in [r"^/a/[^/]*\.php$", r"^/a/index\.php$", r"/[^/]*/a/.*\.php$"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        for (text, is_index) in
+            [(r"/index\.php$", true), (r"^/a/(?:.*/)?[^/]*\.php$", true), (r"/admin\.php$", false)]
+        {
+            assert_eq!(may_be_index(text), is_index, "{text}");
+        }
+    }
+}
