@@ -552,7 +552,9 @@ fn kind(line: &Directive) -> HtaccessLine {
     let words = line.arguments.join(" ").to_ascii_lowercase();
     match (line.name.to_ascii_lowercase().as_str(), words.as_str()) {
         ("require", "all denied") | ("deny", "from all") => HtaccessLine::Closes,
-        ("php_flag" | "php_admin_flag", "engine off") => HtaccessLine::NoPhp,
+        ("php_flag" | "php_admin_flag" | "php_value", "engine off" | "engine 0") => {
+            HtaccessLine::NoPhp
+        }
         ("order", _) | ("satisfy", "all") => HtaccessLine::Nothing,
         _ => HtaccessLine::Other,
     }

@@ -7,6 +7,7 @@ use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains, front_c
 use super::virtual_hosts::is_on;
 use crate::file_draft::Placed;
 use crate::hidden_names::are_hidden;
+use crate::regex_shapes::ends_otherwise as ends_otherwise_than_php;
 use crate::regexes;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -158,7 +159,8 @@ impl<'a> HostImport<'_, 'a> {
         }
         let refuses = chain.flag(&["F", "FORBIDDEN"]).is_some()
             || chain.flag(&["G", "GONE"]).is_some()
-            || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status));
+            || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status))
+            || sets_handler(chain);
         if let Err(why) = self.written(chain, scope) {
             let why = format!(
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
@@ -313,6 +315,12 @@ fn ends_otherwise(chain: &RewriteChain<'_>, scope: &RewriteScope) -> bool {
         && chain.rule.argument(1) == "-"
         && chain.flag(&["L", "LAST", "END"]).is_some()
         && refusal(chain).is_none()
+}
+
+/// Whether a rule may decide that a script does not run, by a handler or a type.
+fn sets_handler(chain: &RewriteChain<'_>) -> bool {
+    let flag = chain.flag(&["H", "HANDLER"]).or(chain.flag(&["T", "TYPE"]));
+    flag.is_some() && !ends_otherwise_than_php(chain.rule.first())
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

@@ -16,6 +16,13 @@ const CGI_HANDLERS: [&str; 6] =
 /// A script that no configuration names.
 pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
 
+/// Handlers that run no PHP.
+const NO_HANDLERS: [&str; 2] = ["none", "default-handler"];
+
+/// Handlers of pages that Apache makes itself.
+const OWN_PAGES: [&str; 5] =
+    ["server-status", "server-info", "ldap-status", "balancer-manager", "heartbeat"];
+
 /// Directives with settings of PHP.
 const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
 
@@ -54,7 +61,10 @@ impl<'a> HostImport<'_, 'a> {
             None => self.only_some_scripts(&handlers, settings.clone()),
         }
         for one in &handlers {
-            self.keep(one.line);
+            let is_kept = !one.line.is("SetHandler") || one.handler != PhpHandler::None;
+            if is_kept || NO_HANDLERS.contains(&&*one.line.first().to_ascii_lowercase()) {
+                self.keep(one.line);
+            }
             let is_for_all = one.area.has("/zz9/zz9.zz9");
             if is_for_all && one.handler != PhpHandler::None && !is_engine(one.line) {
                 let why = "it passes all of these paths to PHP, and files there are served here: \
@@ -102,7 +112,10 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn no_php(&mut self, line: &Directive) {
-        let why = "no PHP at this site; scripts are a 403 here, and Apache sends their source";
+        let why = match NO_HANDLERS.contains(&&*line.first().to_ascii_lowercase()) {
+            true => "no PHP at this site; scripts are a 403 here, and Apache sends their source",
+            false => "no PHP at this site; scripts are a 403 here",
+        };
         let all = Placed::because(toml_text::string("/*"), &line.place, "no PHP");
         self.site.settings.push("deny_php", all);
         self.report.changed(&line.place, &line.shown(), why);
@@ -127,16 +140,42 @@ impl<'a> HostImport<'_, 'a> {
                 }
             }
         }
-        let passes = self.all_of_host(&["ProxyPassMatch"]).into_iter().rev();
-        for line in passes {
-            if let Some(address) = fcgi_address(line.argument(1)) {
-                let area = PathArea::Regex(line.first().to_owned());
-                found.push(AreaHandler { area, handler: PhpHandler::Fcgi(address), line });
-            }
-        }
+        found.extend(self.passed_scripts());
         // `SetHandler` decides in place of an extension.
         by_extension.append(&mut found);
         by_extension
+    }
+
+    /// `ProxyPassMatch` to FastCGI servers, and what paths are excepted before it. The first match
+    /// of a request decides.
+    fn passed_scripts(&self) -> Vec<AreaHandler<'a>> {
+        let mut found = Vec::new();
+        for line in self.all_of_host(&["ProxyPassMatch", "ProxyPass"]).into_iter().rev() {
+            let area = match line.is("ProxyPass") {
+                true => PathArea::Below(line.first().trim_end_matches('/').to_owned()),
+                false => PathArea::Regex(line.first().to_owned()),
+            };
+            let handler = match fcgi_address(line.argument(1)) {
+                Some(address) if line.is("ProxyPassMatch") => PhpHandler::Fcgi(address),
+                None if line.argument(1) == "!" && !found.is_empty() => PhpHandler::None,
+                _ => continue,
+            };
+            found.push(AreaHandler { area, handler, line });
+        }
+        if !found.is_empty() {
+            let sections = self.sections.iter().filter(|one| one.section.is_some());
+            let excepted = sections.flat_map(|one| {
+                let lines = one.all("ProxyPass").into_iter();
+                lines.filter(|line| line.first() == "!").map(|line| (one.area.clone(), line))
+            });
+            let handler = PhpHandler::None;
+            found.extend(excepted.map(|(area, line)| AreaHandler {
+                area,
+                handler: handler.clone(),
+                line,
+            }));
+        }
+        found
     }
 
     /// What a word of Apache's names: mod_php, or a FastCGI server.
@@ -149,9 +188,9 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn set_handler(&self, line: &Directive) -> Option<PhpHandler> {
-        let is_none =
-            ["none", "default-handler"].iter().any(|one| line.first().eq_ignore_ascii_case(one));
-        self.php_handler(line.first()).or(is_none.then_some(PhpHandler::None))
+        let word = line.first().to_ascii_lowercase();
+        let is_page = OWN_PAGES.contains(&word.as_str());
+        self.php_handler(line.first()).or((!is_page).then_some(PhpHandler::None))
     }
 
     /// The handler of the extension `.php`, or none after an earlier one.
@@ -352,8 +391,7 @@ fn is_on(value: &str) -> bool {
 }
 
 fn is_engine(line: &Directive) -> bool {
-    let is_flag = line.is("php_flag") || line.is("php_admin_flag") || line.is("php_admin_value");
-    is_flag && line.first() == "engine"
+    PHP_SETTINGS.iter().any(|name| line.is(name)) && line.first() == "engine"
 }
 
 /// The scripts of an area, by the extension `.php`.

@@ -6,6 +6,7 @@ use super::mod_php_pools::PoolEntry;
 use super::path_area::PathArea;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
+use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values::parts;
@@ -59,8 +60,13 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn refuse_scripts(&mut self, one: &AreaHandler<'a>) {
-        let path = toml_text::string(&one.area.whole_pattern());
-        self.site.settings.push("deny_php", Placed::new(path, &one.line.place));
+        let pattern = one.area.whole_pattern();
+        if let Err(why) = check_regex(&pattern) {
+            let why = format!("{why}; write `deny_php` of the site for these scripts");
+            return self.report.access_left_out(&one.line.place, &one.line.shown(), &why);
+        }
+        let item = Placed::new(toml_text::string(&pattern), &one.line.place);
+        self.site.settings.push("deny_php", item);
     }
 
     /// A pool is chosen by the requested path, and handlers by the name of the script: a folder's

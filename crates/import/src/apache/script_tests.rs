@@ -82,6 +82,10 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
         (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
         (module, "up", "RemoveType php"),
         (module, "up", "AddType text/plain .php"),
+        (&*of_app, "app/up", "SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006"),
+        (&*of_app, "app/up", "SetHandler text/plain"),
+        (&*of_all, "up", "<FilesMatch \\.php$>\nSetHandler cgi-script\n</FilesMatch>"),
+        (module, "up", "php_value engine off"),
     ] {
         let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
         let imported = of_host(&lines);
@@ -169,4 +173,32 @@ fn scripts_whose_pool_is_unknown_do_not_run() {
     let some = of_host(&format!("{}\n{some}", passes_to("www")));
     assert!(!some.report.keeps_access(), "{}", some.report);
     assert_eq!(pool_of(&some, "/index.php/a").as_deref(), Some("a"), "{}", some.toml);
+}
+
+#[test]
+fn scripts_that_are_excepted_from_a_fastcgi_server_are_refused() {
+    let passed = r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/site1/$1";
+    for (lines, runs) in [
+        (format!("ProxyPass /uploads !\n{passed}"), false),
+        (format!("ProxyPassMatch ^/uploads/ !\n{passed}"), false),
+        (format!("{passed}\n<Location /uploads>\nProxyPass !\n</Location>"), false),
+        (format!("{passed}\nProxyPass /uploads !"), true),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn a_rule_that_sets_a_handler_for_scripts_is_left_out_as_access() {
+    for (rule, is_access) in [
+        (r"^/uploads/.*\.php$ - [H=text/plain]", true),
+        (r"^/uploads/ - [T=text/plain]", true),
+        (r"\.css\.gz$ - [T=text/css,E=no-gzip:1]", false),
+    ] {
+        let imported = of_host(&format!("RewriteEngine on\nRewriteRule {rule}"));
+        assert_eq!(!imported.report.keeps_access(), is_access, "{rule}\n{}", imported.report);
+    }
 }
