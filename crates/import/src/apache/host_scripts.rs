@@ -333,8 +333,7 @@ impl<'a> HostImport<'_, 'a> {
                     continue;
                 }
                 self.keep(line);
-                entries.retain(|one| one.table != entry.table || one.name != entry.name);
-                entries.push(entry);
+                entry.merge_into(&mut entries);
             }
         }
         if let Some(line) = self.of_host("AssignUserID") {

@@ -1,5 +1,7 @@
 //! Pools of some paths of a site: folders with a handler or settings of PHP of their own.
 
+use std::cmp::Reverse;
+
 use super::host_import::{AreaSection, HostImport};
 use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
 use super::mod_php_pools::PoolEntry;
@@ -94,29 +96,34 @@ impl<'a> HostImport<'_, 'a> {
     /// Settings of mod_php for folders: each gets a pool of its own.
     pub(super) fn pools_of_folders(&mut self, of_site: &[PoolEntry]) {
         let sections: Vec<AreaSection<'a>> = self.sections.clone();
-        // The first match of `paths` wins: inner folders come first.
-        for section in sections.iter().rev() {
-            let is_folder = matches!(section.area, PathArea::Below(_)) && !section.area.is_all();
-            let own = section
-                .directives
-                .iter()
-                .filter_map(|line| Some((*line, self.pool_entry(line).filter(|_| is_folder)?)));
-            let own: Vec<(&'a Directive, PoolEntry)> = own.collect();
-            let Some((first, _)) = own.first().cloned() else { continue };
-            let mut entries = of_site.to_vec();
-            for (line, entry) in own {
-                entries.retain(|one| one.table != entry.table || one.name != entry.name);
-                entries.push(entry);
-                self.keep(line);
-            }
-            let pool = self.mod_php.pool(entries);
-            let path = toml_text::string(&section.area.whole_pattern());
-            self.push(
-                "paths",
-                first,
-                toml_text::table([("path", path), ("pool", toml_text::string(&pool))]),
-            );
+        let mut folders: Vec<(&str, &'a Directive)> = Vec::new();
+        for section in &sections {
+            let PathArea::Below(prefix) = &section.area else { continue };
+            let lines = section.directives.iter().filter(|line| self.pool_entry(line).is_some());
+            let lines: Vec<&'a Directive> = lines.copied().filter(|_| !prefix.is_empty()).collect();
+            lines.iter().for_each(|line| self.keep(line));
+            folders.extend(lines.first().map(|line| (prefix.as_str(), *line)));
         }
+        // The first match of `paths` wins: inner folders come first.
+        folders.sort_by_key(|(prefix, _)| Reverse(prefix.len()));
+        folders.dedup_by_key(|(prefix, _)| *prefix);
+        for (prefix, line) in folders {
+            let area = PathArea::Below(prefix.to_owned());
+            let entries = self.entries_of(&area, of_site);
+            let pool = toml_text::string(&self.mod_php.pool(entries));
+            let path = toml_text::string(&area.whole_pattern());
+            self.push("paths", line, toml_text::table([("path", path), ("pool", pool)]));
+        }
+    }
+
+    /// The settings of a folder: those of all sections for it, as Apache merges them.
+    fn entries_of(&self, area: &PathArea, of_site: &[PoolEntry]) -> Vec<PoolEntry> {
+        let of_pool = of_site.iter().filter(|one| one.table.is_empty());
+        let mut entries: Vec<PoolEntry> = of_pool.cloned().collect();
+        let sections = self.sections.iter().filter(|one| self.applies(one, area));
+        let lines = sections.flat_map(|one| one.directives.iter().copied());
+        lines.filter_map(|line| self.pool_entry(line)).for_each(|one| one.merge_into(&mut entries));
+        entries
     }
 }
 

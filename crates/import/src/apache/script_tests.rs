@@ -202,3 +202,33 @@ fn a_rule_that_sets_a_handler_for_scripts_is_left_out_as_access() {
         assert_eq!(!imported.report.keeps_access(), is_access, "{rule}\n{}", imported.report);
     }
 }
+
+#[test]
+fn the_pool_of_a_folder_has_the_settings_of_those_around_it() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php\n";
+    let app = "php_admin_value open_basedir /srv/site1/app\nphp_value memory_limit 8M";
+    let app = in_folder("/srv/site1/app", app);
+    let inner = "php_value memory_limit 9M\nphp_value open_basedir /";
+    let inner = in_folder("/srv/site1/app/inner", inner);
+    let location = "<Location /app>\nSetEnv X 1\n</Location>\n";
+    let lines = format!("{module}{inner}{app}{location}");
+    let imported = of_host(&lines);
+    for (path, limit) in [("/app/inner/x.php", "9M"), ("/app/x.php", "8M")] {
+        let name = pool_of(&imported, path).unwrap_or_default();
+        let config = written(&imported);
+        let pool = config.pool(&name).expect("a pool");
+        let admin = pool.php_admin_value.get("open_basedir").map(String::as_str);
+        assert_eq!(admin, Some("/srv/site1/app"), "{path}\n{}", imported.toml);
+        let value = pool.php_value.get("memory_limit").map(String::as_str);
+        assert_eq!(value, Some(limit), "{path}\n{}", imported.toml);
+        assert!(!pool.php_value.contains_key("open_basedir"), "{path}\n{}", imported.toml);
+        assert!(pool.env.iter().any(|(name, _)| name == "X"), "{path}\n{}", imported.toml);
+    }
+    let alias = in_folder("/srv/docs", "php_value memory_limit 9M");
+    let root = in_folder("/srv/site1", "php_admin_value open_basedir /srv/site1");
+    let imported = of_host(&format!("{module}Alias /docs /srv/docs\n{root}{alias}"));
+    let name = pool_of(&imported, "/docs/x.php").unwrap_or_default();
+    let config = written(&imported);
+    let pool = config.pool(&name).expect("a pool");
+    assert!(!pool.php_admin_value.contains_key("open_basedir"), "{}", imported.toml);
+}
