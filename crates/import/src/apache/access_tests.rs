@@ -411,6 +411,20 @@ fn a_virtual_host_at_an_address_of_its_own_is_open_to_no_more_clients() {
 }
 
 #[test]
+fn a_header_with_the_address_of_clients_is_left_out_as_access_unless_proxies_are_named() {
+    let of_server = |lines: &str| {
+        let host = "<VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+        of_host(&format!("</VirtualHost>\n{lines}\n{host}"))
+    };
+    let header = "RemoteIPHeader X-Forwarded-For";
+    assert!(!of_server(header).report.keeps_access());
+    assert!(!of_host(header).report.keeps_access());
+    let named = of_server(&format!("{header}\nRemoteIPTrustedProxy 192.0.2.1"));
+    assert!(named.report.keeps_access(), "{}", named.report);
+    assert!(named.toml.contains("trusted_proxies = [\"192.0.2.1\"]"), "{}", named.toml);
+}
+
+#[test]
 fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
     for lines in [
         "AccessFileName .acl",

@@ -164,7 +164,7 @@ const BY_HAND: [(&str, &str); 32] = [
 ];
 
 /// Directives with a counterpart that do not decide who may see what.
-const COUNTERPARTS: [&str; 18] = [
+const COUNTERPARTS: [&str; 17] = [
     "alias",
     "define",
     "directoryindex",
@@ -180,7 +180,6 @@ const COUNTERPARTS: [&str; 18] = [
     "proxypass",
     "redirect",
     "redirectmatch",
-    "remoteipheader",
     "serveralias",
     "setenv",
 ];

@@ -89,7 +89,13 @@ fn remote_ip(config: &ApacheConfig, file: &mut FileDraft, report: &mut ImportRep
     };
     let proxies: Vec<&Directive> = config.tree.iter().filter(is_proxy).collect();
     let header = config.tree.iter().rev().find(|one| one.is("RemoteIPHeader"));
-    let (Some(first), Some(header)) = (proxies.first(), header) else { return };
+    let Some(header) = header else { return };
+    let Some(first) = proxies.first() else {
+        let why = "Apache takes the address of clients from any of them, as it names no proxy: set \
+                   `trusted_proxies` and `trusted_headers`, or rules about addresses are those of \
+                   the proxy";
+        return report.access_left_out(&header.place, &header.shown(), why);
+    };
     let all = proxies.iter().flat_map(|one| &one.arguments);
     let toml = crate::toml_text::strings(all);
     let placed = crate::file_draft::Placed::new(toml, &first.place);
