@@ -101,6 +101,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.document_root();
         self.aliases();
         self.collect_sections();
+        self.aliases_of_sections();
         self.index();
         self.htaccess();
         self.php();

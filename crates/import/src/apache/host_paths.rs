@@ -14,7 +14,13 @@ impl<'a> HostImport<'_, 'a> {
     /// `Alias` and `ScriptAlias`: the first one of a path decides; those of the host come first.
     pub(super) fn aliases(&mut self) {
         self.mapped = vec![MappedFolder { prefix: String::new(), folder: self.root.clone() }];
+        let mut is_hidden = false;
         for alias in self.all_of_host(&["Alias", "ScriptAlias", "AliasMatch", "ScriptAliasMatch"]) {
+            // After one for all paths, none is reached.
+            if is_hidden {
+                self.keep(alias);
+                continue;
+            }
             let prefix = alias.first().trim_end_matches('/').to_owned();
             let folder = self.config.absolute(alias.argument(1));
             let folder = folder.trim_end_matches('/').to_owned();
@@ -28,6 +34,15 @@ impl<'a> HostImport<'_, 'a> {
             if alias.is("ScriptAlias") {
                 let why = "CGI programs do not run here; the paths are a 404";
                 self.nothing_here(alias, &PathArea::Below(prefix), why);
+                continue;
+            }
+            if prefix.is_empty() {
+                is_hidden = true;
+                let root = Placed::new(toml_text::string(&folder), &alias.place);
+                self.site.settings.replace("root", root);
+                self.keep(alias);
+                self.mapped[0].folder.clone_from(&folder);
+                self.root = folder;
                 continue;
             }
             if self.mapped.iter().any(|known| known.prefix == prefix) {
@@ -44,6 +59,17 @@ impl<'a> HostImport<'_, 'a> {
             self.site.settings.entry("aliases", &format!("{prefix}/"), placed);
             self.keep(alias);
             self.mapped.push(MappedFolder { prefix, folder });
+        }
+    }
+
+    /// `Alias` in a section, for the paths of the section.
+    pub(super) fn aliases_of_sections(&mut self) {
+        for section in self.sections.clone().iter().filter(|one| one.section.is_some()) {
+            for line in ["Alias", "ScriptAlias"].iter().flat_map(|name| section.all(name)) {
+                let why = "only an alias outside of sections has a counterpart (`aliases`); the \
+                           paths are a 404";
+                self.nothing_here(line, &section.area, why);
+            }
         }
     }
 

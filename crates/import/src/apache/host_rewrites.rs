@@ -166,6 +166,11 @@ impl<'a> HostImport<'_, 'a> {
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
                  `.htaccess` file with `htaccess = true`"
             );
+            let is_proxied = chain.flag(&["P", "PROXY"]).is_some() && chain.conditions.is_empty();
+            if let Some(paths) = chain.expression(scope).ok().filter(|_| is_proxied) {
+                self.nothing_here(rule, &PathArea::Regex(paths), &why);
+                return false;
+            }
             match refuses || chain.hides_paths() {
                 true => self.report.access_left_out(&rule.place, &rule.shown(), &why),
                 false => self.report.left_out(&rule.place, &rule.shown(), &why),

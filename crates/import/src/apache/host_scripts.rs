@@ -3,6 +3,7 @@
 use super::host_import::{AreaSection, HostImport, is_files};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::{self, PathArea};
+use super::path_pools::other_source;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
@@ -65,12 +66,7 @@ impl<'a> HostImport<'_, 'a> {
             if is_kept || NO_HANDLERS.contains(&&*one.line.first().to_ascii_lowercase()) {
                 self.keep(one.line);
             }
-            let is_for_all = one.area.has("/zz9/zz9.zz9");
-            if is_for_all && one.handler != PhpHandler::None && !is_engine(one.line) {
-                let why = "it passes all of these paths to PHP, and files there are served here: \
-                           deny them, or move them out of the document root";
-                self.report.access_left_out(&one.line.place, &one.line.shown(), why);
-            }
+            self.source_of_others(one);
         }
         self.other_handlers(&handlers);
         if is_module {
@@ -81,12 +77,36 @@ impl<'a> HostImport<'_, 'a> {
         self.settings_by_variable();
     }
 
+    /// Files that are passed to PHP and are served here.
+    fn source_of_others(&mut self, one: &AreaHandler<'a>) {
+        let is_for_all = one.area.has("/zz9/zz9.zz9");
+        if one.handler == PhpHandler::None || is_engine(one.line) {
+            return;
+        }
+        let what = match other_source(one) {
+            _ if is_for_all => "all of these paths".to_owned(),
+            Some(end) => format!("`{end}` files"),
+            None => return,
+        };
+        let why = format!(
+            "it passes {what} to PHP, and files there are served here: deny them, or move them out \
+             of the document root"
+        );
+        self.report.access_left_out(&one.line.place, &one.line.shown(), &why);
+    }
+
     /// The source of CGI programs is not sent, and that of PHP never is.
     fn programs(&mut self) {
         for section in self.sections.clone() {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
                 let is_set = line.is("SetHandler");
+                if is_set && handler.starts_with("proxy:") && fcgi_address(line.first()).is_none() {
+                    let why = "only FastCGI servers run scripts here; the paths are a 404: write \
+                               `[[sites.proxy]]` in place of the `deny`";
+                    self.nothing_here(line, &section.area, why);
+                    continue;
+                }
                 if !CGI_HANDLERS.contains(&handler.as_str()) || !is_set && !line.is("AddHandler") {
                     continue;
                 }

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use maitred_rules::path::is_php_source;
+
 use super::host_import::{AreaSection, HostImport};
 use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
 use super::mod_php_pools::PoolEntry;
@@ -11,10 +13,13 @@ use crate::fpm::PassTarget;
 use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
-use crate::values::parts;
+use crate::values::{alternatives, parts};
 
 /// The name of a script that a request for its folder runs.
 const INDEX: &str = "index.php";
+
+/// Extensions that some have PHP in.
+const OTHER_ENDS: [&str; 8] = ["html", "htm", "inc", "xml", "js", "css", "txt", "module"];
 
 impl<'a> HostImport<'_, 'a> {
     /// Handlers of some paths, beside the one of the site.
@@ -156,10 +161,33 @@ fn literal_folder(text: &str) -> String {
 
 /// Whether an expression may be for the index of a folder.
 fn may_be_index(text: &str) -> bool {
-    let name = parts(text, '/').pop().unwrap_or_default();
-    let name = name.trim_start_matches("(?:.*/)?");
-    let whole = regex::Regex::new(&format!("^(?:{name})"));
-    whole.map_or(true, |whole| whole.is_match(INDEX))
+    alternatives(text).iter().any(|part| matches_name(part, INDEX))
+}
+
+/// Whether an alternative of an expression for paths may match the name of a file.
+fn matches_name(part: &str, name: &str) -> bool {
+    let segments = parts(part, '/');
+    let begin = if segments.len() > 1 { "^" } else { "" };
+    let last = segments.last().copied().unwrap_or_default().trim_start_matches("(?:.*/)?");
+    let last = regex::Regex::new(&format!("{begin}(?:{last})"));
+    last.map_or(true, |last| last.is_match(name))
+}
+
+/// The end of a name of files that are passed to PHP, and that are no PHP source here.
+pub(super) fn other_source(one: &AreaHandler<'_>) -> Option<String> {
+    let is_other = |name: &str| !is_php_source(format!("/{name}").as_bytes());
+    if one.line.is("AddHandler") || one.line.is("AddType") {
+        let mut ends = one.line.arguments.iter().skip(1).map(|end| end.trim_start_matches('.'));
+        return ends.find(|end| is_other(&format!("zz9.{end}"))).map(|end| format!(".{end}"));
+    }
+    let PathArea::Regex(text) = &one.area else { return None };
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    let ends = words.clone().chain(OTHER_ENDS).map(|end| format!("zz9.{end}"));
+    let mut names = ends.chain(words.map(str::to_owned)).filter(|name| is_other(name));
+    let all = alternatives(text);
+    let found = names.find(|name| all.iter().any(|part| matches_name(part, name)))?;
+    Some(found.trim_start_matches("zz9").to_owned())
 }
 
 #[cfg(test)]

@@ -232,3 +232,38 @@ fn the_pool_of_a_folder_has_the_settings_of_those_around_it() {
     let pool = config.pool(&name).expect("a pool");
     assert!(!pool.php_admin_value.contains_key("open_basedir"), "{}", imported.toml);
 }
+
+#[test]
+fn files_that_are_passed_to_php_are_left_out_as_access_unless_they_are_its_source() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let files = |names: &str| passes_to("www").replace("\\.php$", names);
+    for (lines, is_access) in [
+        (format!("{module} .html"), true),
+        (files("\"\\.(php|html)$\""), true),
+        (in_folder("/srv/site1/a", &files("\"\\.(php|inc)$\"")), true),
+        (format!("{module} .phtml .php5"), false),
+        (files("\".+\\.ph(?:ar|p|tml)$\""), false),
+    ] {
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn paths_that_lead_elsewhere_lead_to_no_file_of_the_document_root() {
+    for lines in [
+        "<Location /x>\nAlias /srv/other\n</Location>",
+        "<Location /x>\nSetHandler proxy:unix:/run/x.sock|http://localhost\n</Location>",
+        "<Directory /srv/site1/x>\nSetHandler proxy:uwsgi://127.0.0.1:9000\n</Directory>",
+        "RewriteEngine on\nRewriteRule ^/x/(.*) fcgi://127.0.0.1:9000/$1 [P]",
+    ] {
+        let imported = of_host(lines);
+        assert!(is_denied(&imported, "/x/a"), "{lines}\n{}", imported.toml);
+        assert!(!is_denied(&imported, "/a"), "{lines}\n{}", imported.toml);
+    }
+    let lines = "Alias / /srv/app/\nAlias /a /srv/a\n<Directory /srv/app/private>\n\
+                 Require all denied\n</Directory>";
+    expect_denied(lines, &["/private/x"], &["/x"]);
+    let config = written(&of_host(lines));
+    assert_eq!(config.sites[0].root, std::path::Path::new("/srv/app"));
+}
