@@ -425,6 +425,21 @@ fn a_header_with_the_address_of_clients_is_left_out_as_access_unless_proxies_are
 }
 
 #[test]
+fn lists_of_folders_that_show_more_than_those_of_apache_are_left_out_as_access() {
+    let of = |lines: &str| {
+        let lists = "<Directory /srv/site1/pub>\nOptions Indexes\n</Directory>";
+        of_host(&format!("LoadModule autoindex_module /m.so\n{lists}\n{lines}")).report
+    };
+    let debian = "IndexIgnore .??* *~ *# RCS CVS *,v *,t";
+    assert!(of(debian).keeps_access(), "{}", of(debian));
+    assert!(!of("IndexIgnore *.key").keeps_access());
+    let none = "<DirectoryMatch ^/srv/site1/pub/[a-c]>\nOptions -Indexes\n</DirectoryMatch>";
+    assert!(!of(none).keeps_access(), "{}", of(none));
+    let elsewhere = "<DirectoryMatch ^/srv/site1/x/>\nOptions -Indexes\n</DirectoryMatch>";
+    assert!(of(elsewhere).keeps_access(), "{}", of(elsewhere));
+}
+
+#[test]
 fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
     for lines in [
         "AccessFileName .acl",

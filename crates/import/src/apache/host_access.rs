@@ -16,6 +16,21 @@ use crate::values::alternatives;
 /// The directives that say which users there are.
 const OF_USERS: [&str; 3] = ["AuthUserFile", "AuthType", "AuthBasicProvider"];
 
+/// The names of `IndexIgnore` in the configurations of Debian and Fedora.
+const IGNORED: [&str; 11] = [
+    ".??*",
+    "*~",
+    "*#",
+    "HEADER*",
+    "README*",
+    "HEADER.html",
+    "README.html",
+    "RCS",
+    "CVS",
+    "*,v",
+    "*,t",
+];
+
 /// A rule of a section.
 struct SectionRule<'a> {
     area: PathArea,
@@ -272,7 +287,10 @@ impl<'a> HostImport<'_, 'a> {
             }
             let closed: Vec<&(PathArea, bool, &Directive)> =
                 later.iter().filter(|(_, lists, _)| !lists).collect();
-            let is_open = |other: &PathArea| matches!(other, PathArea::Regex(_)) && area.is_all();
+            let is_folder = |area: &PathArea| matches!(area, PathArea::Below(_));
+            let is_open = |other: &PathArea| {
+                !(is_folder(area) && is_folder(other)) && can_overlap(area, other)
+            };
             if closed.iter().any(|(other, ..)| is_open(other)) {
                 let why = "the folders of a later section are listed as well; write `autoindex` of \
                            the site";
@@ -282,6 +300,23 @@ impl<'a> HostImport<'_, 'a> {
             for pattern in area.patterns_without(&others) {
                 let item = Placed::new(toml_text::string(&pattern), &line.place);
                 self.site.settings.push("autoindex", item);
+            }
+        }
+        self.ignored_names();
+    }
+
+    /// `IndexIgnore`: names that are in no list of Apache's.
+    fn ignored_names(&mut self) {
+        if self.site.settings.list("autoindex").is_empty() {
+            return;
+        }
+        for section in self.sections.clone() {
+            for line in section.all("IndexIgnore") {
+                if !line.arguments.iter().all(|name| IGNORED.contains(&name.as_str())) {
+                    let why = "a list has all names but hidden ones: deny these, or leave out \
+                               `autoindex` of the site";
+                    self.report.access_left_out(&line.place, &line.shown(), why);
+                }
             }
         }
     }
