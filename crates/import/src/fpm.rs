@@ -81,6 +81,8 @@ struct FpmEntry {
 struct FpmSection {
     name: String,
     place: SourceLine,
+    /// The number of its php-fpm among all.
+    server: usize,
     entries: Vec<FpmEntry>,
 }
 
@@ -96,6 +98,8 @@ pub struct PoolPlan {
     web_server: WebServer,
     global: Vec<FpmEntry>,
     pools: Vec<FpmSection>,
+    /// The number of the php-fpm that is read.
+    server: usize,
     used: Vec<String>,
     entries: BTreeMap<(String, String, String), Placed>,
     waits: BTreeMap<String, (Duration, SourceLine, bool)>,
@@ -121,7 +125,8 @@ impl PoolPlan {
     /// Reads php-fpm's configuration: all of these files, and what they include.
     pub fn read(files: &dyn FileReader, roots: &[String], report: &mut ImportReport) -> PoolPlan {
         let mut plan = PoolPlan::default();
-        for root in roots {
+        for (server, root) in roots.iter().enumerate() {
+            plan.server = server;
             let mut in_pool = None;
             plan.file(files, root, &mut in_pool, report, 0);
         }
@@ -182,15 +187,13 @@ impl PoolPlan {
         if name.eq_ignore_ascii_case("global") {
             return None;
         }
-        let version = |file: &str| file.split('/').nth(3).map(str::to_owned);
-        let known = self.pools.iter().position(|pool| {
-            pool.name == name && version(&pool.place.file) == version(&place.file)
-        });
+        let is_same = |pool: &FpmSection| pool.name == name && pool.server == self.server;
+        let known = self.pools.iter().position(is_same);
         if known.is_some() || self.pools.len() >= MAX_POOLS {
             return known;
         }
         let (name, place) = (name.to_owned(), place.clone());
-        self.pools.push(FpmSection { name, place, entries: Vec::new() });
+        self.pools.push(FpmSection { name, place, server: self.server, entries: Vec::new() });
         Some(self.pools.len() - 1)
     }
 
@@ -453,8 +456,7 @@ const NUMBERS: [&str; 8] = [
 ];
 
 /// Settings of php-fpm that need no counterpart.
-const NOT_NEEDED: [&str; 10] = [
-    "apparmor_hat",
+const NOT_NEEDED: [&str; 9] = [
     "catch_workers_output",
     "clear_env",
     "decorate_workers_output",
@@ -520,6 +522,11 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
             let why = "set `access_log` of the site, and `access_log_format`";
             return report.left_out(place, &shown, why);
         }
+        ("apparmor_hat", _) => {
+            let why = "it confines scripts, and pools have none: write a profile of AppArmor for \
+                       maitred-php";
+            return report.access_left_out(place, &shown, why);
+        }
         (other, _) if other.starts_with("listen") || NOT_NEEDED.contains(&other) => {}
         _ => {
             return report.left_out(place, &shown, "it has no counterpart in a pool");
@@ -551,6 +558,36 @@ mod tests {
         fn resolved(&self, _path: &str) -> Option<String> {
             None
         }
+    }
+
+    struct Remi;
+
+    impl FileReader for Remi {
+        fn read(&self, path: &str) -> Result<String, String> {
+            let pool = |php: &str| format!("[www]\nlisten = /run/{php}.sock\n");
+            let found = ["php82", "php83"].into_iter().find(|php| path.contains(php));
+            let of_83 = path.contains("php83");
+            let own = if of_83 { "apparmor_hat = x\nuser = a\n" } else { "chroot = /php82\n" };
+            let nginx = NGINX.replace("/run/php", "/run/php83");
+            Ok(found.map_or(nginx, |php| format!("{}{own}", pool(php))))
+        }
+
+        fn glob(&self, pattern: &str) -> Vec<String> {
+            vec![pattern.to_owned()]
+        }
+
+        fn resolved(&self, _path: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn pools_of_one_name_are_those_of_each_php_fpm() {
+        let fpm = ["php82", "php83"].map(|php| format!("/etc/opt/remi/{php}/php-fpm.conf"));
+        let imported = crate::nginx::import(&Remi, "/nginx.conf", &fpm).expect("a configuration");
+        assert!(imported.toml.contains("user = \"a\""), "{}", imported.toml);
+        assert!(!imported.toml.contains("/php82"), "{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
     #[test]
