@@ -11,6 +11,8 @@ impl FileReader for AccessConf {
         match path {
             "/apache2.conf" => Ok(self.0.clone()),
             "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
+            "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
+            "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
         }
@@ -437,6 +439,32 @@ fn lists_of_folders_that_show_more_than_those_of_apache_are_left_out_as_access()
     assert!(!of(none).keeps_access(), "{}", of(none));
     let elsewhere = "<DirectoryMatch ^/srv/site1/x/>\nOptions -Indexes\n</DirectoryMatch>";
     assert!(of(elsewhere).keeps_access(), "{}", of(elsewhere));
+}
+
+#[test]
+fn a_file_that_two_locations_include_leads_both_to_a_server() {
+    let location = |name: &str| format!("<Location {name}>\nInclude /proxy.conf\n</Location>\n");
+    let imported = of_host(&[location("/a"), location("/b")].concat());
+    for path in ["/a/x", "/b/x"] {
+        let rules = &written(&imported).sites[0].rules.proxy;
+        let mut paths = rules.iter().map(|rule| &rule.path);
+        assert!(paths.any(|one| one.matches(path.as_bytes())), "{path}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
+    let denied = section("Location /a");
+    let lines = format!("<IfDefine OUTER>\n<IfDefine INNER>\n{denied}\n</IfDefine>\n</IfDefine>");
+    expect_denied(&lines, &["/a"], &["/b"]);
+    for name in ["IfDefine OTHER", "IfModule other_module"] {
+        let end = name.split(' ').next().unwrap_or_default();
+        let imported = of_host(&format!("<{name}>\n{denied}\n</{end}>"));
+        let mut findings = imported.report.findings().iter();
+        assert!(findings.any(|one| one.what.contains(end)), "{name}\n{}", imported.report);
+    }
+    assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
+    assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }
 
 #[test]

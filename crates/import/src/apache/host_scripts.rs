@@ -458,7 +458,7 @@ fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
 
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`, as maitred writes
 /// addresses.
-fn fcgi_address(text: &str) -> Option<String> {
+pub(super) fn fcgi_address(text: &str) -> Option<String> {
     let text = text.strip_prefix("proxy:").unwrap_or(text);
     if let Some((socket, rest)) = text.strip_prefix("unix:").and_then(|rest| rest.split_once('|')) {
         return rest.starts_with("fcgi:").then(|| format!("unix:{socket}"));
