@@ -376,7 +376,8 @@ fn the_users_of_a_path_are_those_of_its_innermost_section() {
         folder("</Directory>\n<Location />\nAuthUserFile /etc/group\n</Location>\n<Directory /a>");
     assert_eq!(users_of(&of_host(&later), "/a").as_deref(), Some("/etc/group"));
     let crossed = "<Directory /srv/site1/app>\nAuthType Basic\nAuthUserFile /etc/passwd\n\
-                   Require valid-user\n</Directory>\n<Files admin.php>\nAuthUserFile /etc/group\n</Files>";
+                   Require valid-user\n</Directory>\n<Files admin.php>\n\
+                   AuthUserFile /etc/group\n</Files>";
     assert!(!of_host(crossed).report.keeps_access());
     let complete = crossed.replace("</Files>", "AuthType Basic\nRequire valid-user\n</Files>");
     assert!(of_host(&complete).report.keeps_access());

@@ -6,7 +6,8 @@ use super::*;
 /// `SetHandler` for the scripts of a pool.
 fn passes_to(pool: &str) -> String {
     format!(
-        "<FilesMatch \\.php$>\nSetHandler proxy:unix:/run/{pool}.sock|fcgi://localhost\n</FilesMatch>"
+        "<FilesMatch \\.php$>\nSetHandler proxy:unix:/run/{pool}.sock|fcgi://localhost\n\
+         </FilesMatch>"
     )
 }
 
