@@ -12,6 +12,7 @@ impl FileReader for AccessConf {
             "/apache2.conf" => Ok(self.0.clone()),
             "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
             "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
+            "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
@@ -23,6 +24,10 @@ impl FileReader for AccessConf {
             true => Vec::new(),
             false => vec![pattern.to_owned()],
         }
+    }
+
+    fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
+        Some(vec![format!("{folder}/{name}")])
     }
 
     fn resolved(&self, _: &str) -> Option<String> {
@@ -253,6 +258,20 @@ fn rewriting_that_is_on_around_a_section_is_on_in_it() {
     let of_host = "RewriteRule ^/private/ - [F]\n</VirtualHost>\nRewriteEngine on\n\
                    <VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
     expect_denied(of_host, &["/private/a"], &["/a"]);
+}
+
+#[test]
+fn rules_that_are_on_by_a_line_elsewhere_are_left_out_as_access() {
+    let of_files = "DocumentRoot /srv/ht\n<Directory /srv/ht>\nAllowOverride All\n</Directory>";
+    assert!(of_host(of_files).report.keeps_access(), "{}", of_host(of_files).report);
+    assert!(!of_host(&rewrites(of_files)).report.keeps_access());
+    let of_server = |options: &str, rule: &str| {
+        let host = "<VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+        of_host(&rewrites(&format!("{options}\n</VirtualHost>\n{rule}\n{host}"))).report
+    };
+    let rule = "RewriteRule ^/private - [F]";
+    assert!(!of_server("RewriteOptions Inherit", rule).keeps_access());
+    assert!(of_server("RewriteOptions Inherit", "").keeps_access());
 }
 
 #[test]

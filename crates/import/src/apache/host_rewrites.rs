@@ -1,5 +1,6 @@
 //! mod_rewrite of a virtual host and of folders, and `FallbackResource`.
 
+use super::config_reader;
 use super::host_import::{AreaSection, HostImport};
 use super::host_paths::REDIRECTS;
 use super::path_area::PathArea;
@@ -16,6 +17,9 @@ use crate::values::alternatives;
 /// Why a folder has no front controller.
 const OTHER_FRONT: &str = "a site has one front controller, which is a script at its top; serve \
                            the folder as a site of its own";
+
+/// The line that turns rewriting on.
+const ON: &str = "RewriteEngine on";
 
 /// An earlier rule that ends the rules for some requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +49,46 @@ impl<'a> HostImport<'_, 'a> {
         let server: Vec<AreaSection<'a>> =
             sections.into_iter().filter(|one| one.section.is_none()).collect();
         server.iter().for_each(|section| self.fallback_resource(section));
+        self.rules_of_server();
+        self.rules_of_files();
         if !self.site.settings.has("front_controller") && !self.site.settings.has("htaccess") {
             let none = Placed::because("\"\"".to_owned(), &self.place.clone(), "no fallback");
             self.site.settings.set("front_controller", none);
+        }
+    }
+
+    /// Rules of the server that a virtual host inherits (`RewriteOptions Inherit`, `InheritDown`).
+    fn rules_of_server(&mut self) {
+        let has_rules = self.config.tree.iter().any(|one| one.is("RewriteRule"));
+        let is_inherit = |word: &String| word.to_ascii_lowercase().starts_with("inherit");
+        let options = self.all_of_host(&["RewriteOptions"]).into_iter();
+        let options = options.filter(|one| one.arguments.iter().any(is_inherit));
+        for line in options.filter(|_| has_rules && !self.is_server_itself) {
+            let why = "the rules of the server are not inherited: write them in the virtual host";
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
+    }
+
+    /// `.htaccess` files whose rules are on by a `RewriteEngine` outside of them.
+    fn rules_of_files(&mut self) {
+        let last = self.sections.len().checked_sub(1);
+        let engine = last.and_then(|at| self.inherited(at, &PathArea::all(), "RewriteEngine"));
+        let Some(line) = engine.filter(|line| is_on(Some(line))) else { return };
+        if !self.site.settings.has("htaccess") {
+            return;
+        }
+        let own = format!("{}/.htaccess", self.root);
+        let found = self.files.below(&self.root, ".htaccess").unwrap_or_else(|| vec![own]);
+        let has = |file: &str, name: &str| {
+            let lines = config_reader::htaccess(self.files, file, self.config);
+            lines.iter().flatten().any(|one| one.is(name))
+        };
+        let on = found.iter().filter(|file| has(file, "RewriteEngine"));
+        let on: Vec<&str> = on.map(|file| file.trim_end_matches(".htaccess")).collect();
+        let is_off = |file: &&String| !on.iter().any(|folder| file.starts_with(folder));
+        for file in found.iter().filter(is_off).filter(|file| has(file, "RewriteRule")) {
+            let why = format!("{file} has rules, which are off here: write `{ON}` into it");
+            self.report.access_left_out(&line.place, &line.shown(), &why);
         }
     }
 
