@@ -32,6 +32,34 @@ const REFUSING: [&str; 22] = [
     r"RewriteRule \.bak$|^private/ - [F]",
 ];
 
+/// Lines of a virtual host of which others decide whether or for which paths they refuse, with a
+/// file that they refuse and one that they do not.
+const DEPENDENT: [[&str; 3]; 4] = [
+    [
+        "RewriteEngine on\n<Directory HERE/site>\nRewriteRule ^private/ - [F]\n</Directory>",
+        "private/a.txt",
+        "vendor/private/a.txt",
+    ],
+    [
+        "<Directory HERE/site>\nRewriteEngine on\n</Directory>\n\
+         <Directory HERE/site/core>\nRewriteRule ^a - [F]\n</Directory>",
+        "core/a.inc",
+        "asecret",
+    ],
+    [
+        "<Directory HERE/site/core>\nRewriteEngine on\nRewriteBase /\n\
+         RewriteRule ^a - [F]\n</Directory>",
+        "core/a.inc",
+        "asecret",
+    ],
+    [
+        "<Directory HERE/site>\n<Files secret7>\nRequire all denied\n</Files>\n</Directory>\n\
+         <Files secret7>\nRequire all granted\n</Files>",
+        "secret7",
+        "asecret",
+    ],
+];
+
 const FILES: [&str; 17] = [
     "index.html",
     "private/a.txt",
@@ -70,6 +98,29 @@ fn virtual_hosts() -> String {
         );
     }
     hosts
+}
+
+#[test]
+fn lines_that_refuse_by_other_lines_refuse_the_same_paths() {
+    let files = FILES.map(|name| (format!("site/{name}"), "a file"));
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let hosts = DEPENDENT.iter().enumerate().map(|(index, [lines, ..])| {
+        format!(
+            "HOST s{index}.example.com\nDocumentRoot HERE/site\n<Directory HERE/site>\n\
+             AllowOverride None\nRequire all granted\n</Directory>\n{lines}\n</VirtualHost>\n"
+        )
+    });
+    let both = Both::apache(&hosts.collect::<String>(), &files);
+    for (index, [lines, refused, open]) in DEPENDENT.iter().enumerate() {
+        for (file, status) in [(refused, "403"), (open, "200")] {
+            let host = format!("s{index}.example.com");
+            let request = Request::new("GET", &format!("/{file}")).header("Host", &host);
+            let seen = both.seen(&request).map(|seen| seen[..3].to_owned());
+            assert_eq!(seen, [status, status], "{lines}\n{file}\n{}", both.report());
+        }
+    }
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
 }
 
 #[test]

@@ -81,6 +81,8 @@ struct FpmEntry {
 struct FpmSection {
     name: String,
     place: SourceLine,
+    /// The number of its php-fpm among all.
+    server: usize,
     entries: Vec<FpmEntry>,
 }
 
@@ -96,6 +98,8 @@ pub struct PoolPlan {
     web_server: WebServer,
     global: Vec<FpmEntry>,
     pools: Vec<FpmSection>,
+    /// The number of the php-fpm that is read.
+    server: usize,
     used: Vec<String>,
     entries: BTreeMap<(String, String, String), Placed>,
     waits: BTreeMap<String, (Duration, SourceLine, bool)>,
@@ -121,7 +125,8 @@ impl PoolPlan {
     /// Reads php-fpm's configuration: all of these files, and what they include.
     pub fn read(files: &dyn FileReader, roots: &[String], report: &mut ImportReport) -> PoolPlan {
         let mut plan = PoolPlan::default();
-        for root in roots {
+        for (server, root) in roots.iter().enumerate() {
+            plan.server = server;
             let mut in_pool = None;
             plan.file(files, root, &mut in_pool, report, 0);
         }
@@ -182,15 +187,13 @@ impl PoolPlan {
         if name.eq_ignore_ascii_case("global") {
             return None;
         }
-        let version = |file: &str| file.split('/').nth(3).map(str::to_owned);
-        let known = self.pools.iter().position(|pool| {
-            pool.name == name && version(&pool.place.file) == version(&place.file)
-        });
+        let is_same = |pool: &FpmSection| pool.name == name && pool.server == self.server;
+        let known = self.pools.iter().position(is_same);
         if known.is_some() || self.pools.len() >= MAX_POOLS {
             return known;
         }
         let (name, place) = (name.to_owned(), place.clone());
-        self.pools.push(FpmSection { name, place, entries: Vec::new() });
+        self.pools.push(FpmSection { name, place, server: self.server, entries: Vec::new() });
         Some(self.pools.len() - 1)
     }
 
@@ -453,8 +456,7 @@ const NUMBERS: [&str; 8] = [
 ];
 
 /// Settings of php-fpm that need no counterpart.
-const NOT_NEEDED: [&str; 10] = [
-    "apparmor_hat",
+const NOT_NEEDED: [&str; 9] = [
     "catch_workers_output",
     "clear_env",
     "decorate_workers_output",
@@ -520,52 +522,15 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
             let why = "set `access_log` of the site, and `access_log_format`";
             return report.left_out(place, &shown, why);
         }
+        ("apparmor_hat", _) => {
+            let why = "it confines scripts, and pools have none: write a profile of AppArmor for \
+                       maitred-php";
+            return report.access_left_out(place, &shown, why);
+        }
         (other, _) if other.starts_with("listen") || NOT_NEEDED.contains(&other) => {}
         _ => {
             return report.left_out(place, &shown, "it has no counterpart in a pool");
         }
     }
     report.kept(place, &shown);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NGINX: &str = "http { server { listen 80; root /srv; location ~ \\.php$ {\n\
-        fastcgi_pass unix:/run/php.sock; } } }\n";
-    const POOL: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 007\n\
-        request_terminate_timeout = 30s\nclear_env = no\nprocess.priority = \"x\n";
-
-    struct Both;
-
-    impl FileReader for Both {
-        fn read(&self, path: &str) -> Result<String, String> {
-            Ok(if path == "/fpm.conf" { POOL } else { NGINX }.to_owned())
-        }
-
-        fn glob(&self, pattern: &str) -> Vec<String> {
-            vec![pattern.to_owned()]
-        }
-
-        fn resolved(&self, _path: &str) -> Option<String> {
-            None
-        }
-    }
-
-    #[test]
-    fn numbers_are_those_of_toml() {
-        let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
-        let toml = imported.expect("a configuration").toml;
-        assert!(toml.contains("\nmax_children = 7  #"), "{toml}");
-        assert!(!toml.contains("process_priority"), "{toml}");
-    }
-
-    #[test]
-    fn a_pools_own_limit_of_time_and_its_environment_stay() {
-        let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
-        let toml = imported.expect("a configuration").toml;
-        assert!(toml.contains("\nrequest_terminate_timeout = \"30s\"  #"), "{toml}");
-        assert!(toml.contains("\npass_env = \"all\"  #"), "{toml}");
-    }
 }

@@ -9,6 +9,8 @@ pub mod apache;
 pub mod caddy;
 pub mod file_draft;
 pub mod fpm;
+#[cfg(test)]
+mod fpm_tests;
 mod hidden_names;
 mod listen_addresses;
 pub mod nginx;

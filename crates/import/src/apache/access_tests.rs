@@ -10,9 +10,10 @@ impl FileReader for AccessConf {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "/apache2.conf" => Ok(self.0.clone()),
-            "/fpm.conf" => Ok("[www]\nlisten = /run/php.sock\npm = static\n\
-                               pm.max_children = 3\n"
-                .to_owned()),
+            "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
+            "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
+            "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
+            "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
             _ => Err("there is none".to_owned()),
         }
@@ -25,13 +26,22 @@ impl FileReader for AccessConf {
         }
     }
 
+    fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
+        Some(vec![format!("{folder}/{name}")])
+    }
+
     fn resolved(&self, _: &str) -> Option<String> {
         None
     }
 }
 
+/// A pool of php-fpm that listens on a socket of its name.
+fn pool(name: &str) -> String {
+    format!("[{name}]\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n")
+}
+
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
-fn of_host(lines: &str) -> Imported {
+pub(super) fn of_host(lines: &str) -> Imported {
     let conf = format!(
         "LoadModule rewrite_module /m.so\nListen 80\nListen 443\n\
          <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/site1\n\
@@ -41,23 +51,33 @@ fn of_host(lines: &str) -> Imported {
     import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
 }
 
-/// Whether a path is denied to all clients.
-fn is_denied(imported: &Imported, path: &str) -> bool {
+/// The configuration that is written.
+pub(super) fn written(imported: &Imported) -> maitred_config::Config {
     let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-    config.sites[0].rules.deny.iter().any(|rule| {
+    parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml))
+}
+
+/// Whether a path is denied to all clients.
+pub(super) fn is_denied(imported: &Imported, path: &str) -> bool {
+    written(imported).sites[0].rules.deny.iter().any(|rule| {
         rule.from.is_empty() && rule.except.is_empty() && rule.path.matches(path.as_bytes())
     })
 }
 
-/// Whether a path is one whose script runs.
-fn runs_script(imported: &Imported, path: &str) -> bool {
-    let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));
-    let config = parsed.unwrap_or_else(|why| panic!("{why}\n{}", imported.toml));
-    !config.sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
+/// The file with the users of a path.
+fn users_of(imported: &Imported, path: &str) -> Option<String> {
+    let config = written(imported);
+    let mut rules = config.sites[0].rules.basic_auth.iter();
+    let found = rules.find(|rule| rule.path.matches(path.as_bytes()))?;
+    Some(found.users.display().to_string())
 }
 
-fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
+/// Whether a path is one whose script runs.
+pub(super) fn runs_script(imported: &Imported, path: &str) -> bool {
+    !written(imported).sites[0].rules.deny_php.iter().any(|rule| rule.path.matches(path.as_bytes()))
+}
+
+pub(super) fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
     let imported = of_host(lines);
     let Imported { toml, report, .. } = &imported;
     assert!(report.keeps_access(), "{lines}\n{report}");
@@ -213,75 +233,58 @@ fn client_certificates_are_left_out_as_access_where_plain_http_needs_none() {
 }
 
 #[test]
-fn the_source_of_cgi_programs_is_denied() {
-    let add = "AddHandler cgi-script .pl cgi";
-    expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
-    expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
-    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
-    expect_denied(set, &["/run/a"], &["/runs"]);
-}
-
-#[test]
-fn the_programs_of_an_expression_are_denied_and_nothing_else() {
-    let of_folders =
-        |line: &str| format!("<DirectoryMatch \"^/srv/site1/(a|b)/\">\n{line}\n</DirectoryMatch>");
-    let php = of_folders("AddHandler fcgid-script .php");
-    expect_denied(&php, &[], &["/a/x.php", "/a/x.css"]);
-    let perl = of_folders("AddHandler cgi-script .pl .php");
-    let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
-    expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
-    let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
-    expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
-    let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
-    expect_denied(index, &[], &["/index.php"]);
-    for lines in [
-        "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
-        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
-        "<Files *>\nAddHandler cgi-script .pl\n</Files>",
-        "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
-    ] {
-        let imported = of_host(lines);
-        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
-        assert!(!is_denied(&imported, "/a.css"), "{lines}\n{}", imported.toml);
-    }
-}
-
-#[test]
-fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
-    const PROXY: &str = "proxy:unix:/run/php.sock|fcgi://localhost";
-    let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");
-    let of_app = format!("<Directory /srv/site1/app>\n{of_all}\n</Directory>");
-    let added = format!("AddHandler {PROXY} .php");
-    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
-    for (handler, folder, line) in [
-        (&*of_all, "media.example.com", "php_admin_flag engine off"),
-        (&*of_all, "media.example.com", "SetHandler None"),
-        (&*of_app, "app/uploads", "SetHandler None"),
-        (&*added, "up", "RemoveHandler .php"),
-        (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
-        (module, "up", "RemoveType php"),
-        (module, "up", "AddType text/plain .php"),
-    ] {
-        let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
-        let imported = of_host(&lines);
-        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
-        let path = format!("/{folder}/x/a.php");
-        assert!(!runs_script(&imported, &path), "{lines}\n{}", imported.toml);
-        assert!(runs_script(&imported, "/app/a.php"), "{lines}\n{}", imported.toml);
-    }
-    // A type is not what runs these, nor an extension those with `SetHandler`.
-    for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
-        let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
-        assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
-    }
-}
-
-#[test]
 fn rules_of_a_file_that_two_sections_include_refuse_in_each() {
     let folder =
         |name: &str| format!("<Directory /srv/site1/{name}>\nInclude /rules.conf\n</Directory>");
     let lines = format!("{}\n{}", folder("a"), folder("b"));
     expect_denied(&lines, &["/a/secret", "/b/secret"], &["/c/secret"]);
+}
+
+#[test]
+fn rewriting_that_is_on_around_a_section_is_on_in_it() {
+    let in_folder = |path: &str, rule: &str| format!("<Directory {path}>\n{rule}\n</Directory>");
+    let refuses = "RewriteRule ^private/ - [F]";
+    expect_denied(&rewrites(&in_folder("/srv/site1", refuses)), &["/private/a"], &["/a"]);
+    let outer = in_folder("/srv/site1", "RewriteEngine on");
+    let inner = in_folder("/srv/site1/a", refuses);
+    expect_denied(&format!("{outer}\n{inner}"), &["/a/private/b"], &["/private/b"]);
+    let off = rewrites(&in_folder("/srv/site1", &format!("RewriteEngine off\n{refuses}")));
+    expect_denied(&off, &[], &["/private/a"]);
+    let off = in_folder("/srv/site1", "RewriteEngine off");
+    let alias = in_folder("/srv/docs", refuses);
+    let lines = rewrites(&format!("Alias /docs /srv/docs\n{off}\n{alias}"));
+    expect_denied(&lines, &["/docs/private/a"], &["/private/a"]);
+    // The engine of the server.
+    let of_host = "RewriteRule ^/private/ - [F]\n</VirtualHost>\nRewriteEngine on\n\
+                   <VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+    expect_denied(of_host, &["/private/a"], &["/a"]);
+}
+
+#[test]
+fn rules_that_are_on_by_a_line_elsewhere_are_left_out_as_access() {
+    let of_files = "DocumentRoot /srv/ht\n<Directory /srv/ht>\nAllowOverride All\n</Directory>";
+    assert!(of_host(of_files).report.keeps_access(), "{}", of_host(of_files).report);
+    assert!(!of_host(&rewrites(of_files)).report.keeps_access());
+    let of_server = |options: &str, rule: &str| {
+        let host = "<VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+        of_host(&rewrites(&format!("{options}\n</VirtualHost>\n{rule}\n{host}"))).report
+    };
+    let rule = "RewriteRule ^/private - [F]";
+    assert!(!of_server("RewriteOptions Inherit", rule).keeps_access());
+    assert!(of_server("RewriteOptions Inherit", "").keeps_access());
+}
+
+#[test]
+fn a_base_is_for_targets_and_the_folder_for_patterns() {
+    let lines = rewrites("RewriteBase /\nRewriteRule ^vendor/ - [F]\nRewriteRule ^a$ b.txt [L]");
+    let lines = format!("<Directory /srv/site1/web>\n{lines}\n</Directory>");
+    expect_denied(&lines, &["/web/vendor/x"], &["/vendor/x"]);
+    let toml = of_host(&lines).toml;
+    assert!(toml.contains(r#"{ from = "~^/web/a$", to = "/b.txt", end = true }"#), "{toml}");
+    // The pattern is for `site1/private/` in the folder above.
+    let around = |rule: &str| format!("<Directory /srv>\n{}\n</Directory>", rewrites(rule));
+    assert!(!of_host(&around("RewriteRule ^site1/private/ - [F]")).report.keeps_access());
+    expect_denied(&around(r"RewriteRule \.bak$ - [F]"), &["/a.bak"], &["/a"]);
 }
 
 #[test]
@@ -300,6 +303,12 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         ("%{QUERY_STRING} !key=", "^/a /b [R]"),
         ("%{SSL:SSL_CLIENT_VERIFY} !=SUCCESS", "^/a /b [R]"),
         ("", "^/files/(?!open)(.*) /dl.php?file=$1 [L]"),
+        (r"$1 !^(index\.php|images|robots\.txt)", "^(.*)$ /index.php/$1 [L]"),
+        (r"%{REQUEST_URI} !\.(css|js|png)$", "^ /index.php [L]"),
+        ("%{REQUEST_URI} ^/private", "^(.*)$ /dl.php?f=$1 [L]"),
+        ("%{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{DOCUMENT_ROOT}/cache/$1.html !-f", "^(.*)$ /index.php [L]"),
     ] {
         let report = of(condition, rule);
         assert!(!report.keeps_access(), "{condition} {rule}\n{report}");
@@ -322,11 +331,160 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
              RewriteRule . /index.php [L]",
         ),
         ("%{REQUEST_FILENAME} -f", ".? - [L]\nRewriteRule .? %{ENV:BASE}/app.php [L]"),
+        (
+            "%{REQUEST_FILENAME} -d",
+            "^ - [L]\nRewriteCond %{REQUEST_FILENAME} -f\nRewriteRule ^ - [L]\n\
+             RewriteRule ^ /index.php [L]",
+        ),
+        (
+            "%{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n\
+             RewriteCond $1 !^(index\\.php|images)",
+            "^(.*)$ /index.php/$1 [L]",
+        ),
         ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
     ] {
         let report = of(condition, rule);
         assert!(report.keeps_access(), "{condition} {rule}\n{report}");
     }
+}
+
+#[test]
+fn the_users_of_a_path_are_those_of_its_innermost_section() {
+    let of_all =
+        "<Location />\nAuthType Basic\nAuthUserFile /etc/passwd\nRequire valid-user\n</Location>";
+    let folder = "AuthType Basic\nAuthUserFile /etc/passwd\nRequire valid-user";
+    let folder = |inner: &str| {
+        format!(
+            "<Directory /srv/site1>\n{folder}\n{inner}\n</Directory>\n<Location /open>\n\
+                 Require all granted\n</Location>"
+        )
+    };
+    for (lines, path) in [
+        (
+            folder(
+                "</Directory>\n<Directory /srv/site1/admin>\nAuthUserFile /etc/group\n\
+                 Require valid-user",
+            ),
+            "/admin/x",
+        ),
+        (folder("</Directory>\n<Directory /srv/site1/admin>\nAuthUserFile /etc/group"), "/admin/x"),
+        (
+            folder("<Files admin.php>\nAuthUserFile /etc/group\nRequire valid-user\n</Files>"),
+            "/admin.php",
+        ),
+        (folder("<Files admin.php>\nAuthUserFile /etc/group\n</Files>"), "/a/admin.php"),
+        (
+            format!(
+                "{of_all}\n<LocationMatch ^/admin>\nAuthUserFile /etc/group\n\
+                  Require valid-user\n</LocationMatch>"
+            ),
+            "/admin.php",
+        ),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(
+            users_of(&imported, path).as_deref(),
+            Some("/etc/group"),
+            "{lines}\n{}",
+            imported.toml
+        );
+        assert_eq!(users_of(&imported, "/a").as_deref(), Some("/etc/passwd"), "{}", imported.toml);
+    }
+    let later =
+        folder("</Directory>\n<Location />\nAuthUserFile /etc/group\n</Location>\n<Directory /a>");
+    assert_eq!(users_of(&of_host(&later), "/a").as_deref(), Some("/etc/group"));
+    let crossed = "<Directory /srv/site1/app>\nAuthType Basic\nAuthUserFile /etc/passwd\n\
+                   Require valid-user\n</Directory>\n<Files admin.php>\n\
+                   AuthUserFile /etc/group\n</Files>";
+    assert!(!of_host(crossed).report.keeps_access());
+    let complete = crossed.replace("</Files>", "AuthType Basic\nRequire valid-user\n</Files>");
+    assert!(of_host(&complete).report.keeps_access());
+    let other = folder("</Directory>\n<Directory /srv/site1/admin>\nAuthType Digest");
+    assert!(is_denied(&of_host(&other), "/admin/x"));
+    assert!(!is_denied(&of_host(&other), "/x"));
+}
+
+#[test]
+fn a_virtual_host_at_an_address_of_its_own_is_open_to_no_more_clients() {
+    for (listen, host) in [
+        ("Listen localhost:8080", "*:8080"),
+        ("Listen localhost:8080", "localhost:8080"),
+        ("Listen intranet.example:8080", "*:8080"),
+        ("", "localhost:80"),
+        ("", "127.0.0.1"),
+        ("", "127.0.0.1:*"),
+        ("", "10.0.0.5"),
+        ("", "[::1]"),
+        ("", "intranet.example:80"),
+    ] {
+        let lines = format!(
+            "</VirtualHost>\n{listen}\n<VirtualHost {host}>\nServerName b.example\n\
+             DocumentRoot /srv/b"
+        );
+        let imported = of_host(&lines);
+        let allows = imported.toml.contains("allow = [\"127.0.0.0/8\", \"::1\"]");
+        let Imported { toml, report, .. } = &imported;
+        assert!(allows == report.keeps_access(), "{lines}\n{toml}\n{report}");
+        assert!(!toml.contains("0.0.0.0:8080") || !report.keeps_access(), "{lines}\n{toml}");
+    }
+    let named = "</VirtualHost>\n<VirtualHost *>\nServerName b.example\nDocumentRoot /srv/b";
+    assert!(of_host(named).report.keeps_access(), "{}", of_host(named).report);
+}
+
+#[test]
+fn a_header_with_the_address_of_clients_is_left_out_as_access_unless_proxies_are_named() {
+    let of_server = |lines: &str| {
+        let host = "<VirtualHost *:80>\nServerName b.example\nDocumentRoot /srv/b";
+        of_host(&format!("</VirtualHost>\n{lines}\n{host}"))
+    };
+    let header = "RemoteIPHeader X-Forwarded-For";
+    assert!(!of_server(header).report.keeps_access());
+    assert!(!of_host(header).report.keeps_access());
+    let named = of_server(&format!("{header}\nRemoteIPTrustedProxy 192.0.2.1"));
+    assert!(named.report.keeps_access(), "{}", named.report);
+    assert!(named.toml.contains("trusted_proxies = [\"192.0.2.1\"]"), "{}", named.toml);
+}
+
+#[test]
+fn lists_of_folders_that_show_more_than_those_of_apache_are_left_out_as_access() {
+    let of = |lines: &str| {
+        let lists = "<Directory /srv/site1/pub>\nOptions Indexes\n</Directory>";
+        of_host(&format!("LoadModule autoindex_module /m.so\n{lists}\n{lines}")).report
+    };
+    let debian = "IndexIgnore .??* *~ *# RCS CVS *,v *,t";
+    assert!(of(debian).keeps_access(), "{}", of(debian));
+    assert!(!of("IndexIgnore *.key").keeps_access());
+    let none = "<DirectoryMatch ^/srv/site1/pub/[a-c]>\nOptions -Indexes\n</DirectoryMatch>";
+    assert!(!of(none).keeps_access(), "{}", of(none));
+    let elsewhere = "<DirectoryMatch ^/srv/site1/x/>\nOptions -Indexes\n</DirectoryMatch>";
+    assert!(of(elsewhere).keeps_access(), "{}", of(elsewhere));
+}
+
+#[test]
+fn a_file_that_two_locations_include_leads_both_to_a_server() {
+    let location = |name: &str| format!("<Location {name}>\nInclude /proxy.conf\n</Location>\n");
+    let imported = of_host(&[location("/a"), location("/b")].concat());
+    for path in ["/a/x", "/b/x"] {
+        let rules = &written(&imported).sites[0].rules.proxy;
+        let mut paths = rules.iter().map(|rule| &rule.path);
+        assert!(paths.any(|one| one.matches(path.as_bytes())), "{path}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
+    let denied = section("Location /a");
+    let lines = format!("<IfDefine OUTER>\n<IfDefine INNER>\n{denied}\n</IfDefine>\n</IfDefine>");
+    expect_denied(&lines, &["/a"], &["/b"]);
+    for name in ["IfDefine OTHER", "IfModule other_module"] {
+        let end = name.split(' ').next().unwrap_or_default();
+        let imported = of_host(&format!("<{name}>\n{denied}\n</{end}>"));
+        let mut findings = imported.report.findings().iter();
+        assert!(findings.any(|one| one.what.contains(end)), "{name}\n{}", imported.report);
+    }
+    assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
+    assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }
 
 #[test]

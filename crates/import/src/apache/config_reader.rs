@@ -58,13 +58,14 @@ pub fn read(
 ) -> Result<ApacheConfig, String> {
     let folder = main.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
     let environment = files.read(&format!("{folder}/envvars")).unwrap_or_default();
+    let variables = environment_of(&environment);
     let mut reader = ConfigReader {
         files,
         report,
         // Of Debian; Fedora's configuration has a `ServerRoot`.
         server_root: folder,
-        variables: environment_of(&environment),
-        defines: BTreeSet::new(),
+        defines: arguments_of(&variables),
+        variables,
         modules: BUILT_IN.iter().chain(&["version"]).map(|name| (*name).to_owned()).collect(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
@@ -123,6 +124,21 @@ fn environment_of(script: &str) -> BTreeMap<String, String> {
         }
     }
     variables
+}
+
+/// The names that Debian's `apachectl` passes to Apache with `-D`.
+fn arguments_of(variables: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let arguments = variables.get("APACHE_ARGUMENTS").map(String::as_str).unwrap_or_default();
+    let mut words = arguments.split_whitespace();
+    let mut names = BTreeSet::new();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("-D") {
+            Some("") => names.extend(words.next().map(str::to_owned)),
+            Some(name) => drop(names.insert(name.to_owned())),
+            None => {}
+        }
+    }
+    names
 }
 
 /// Lines of a file or of a macro.
@@ -229,6 +245,7 @@ impl ConfigReader<'_> {
                 self.section(source, at, Some(&directive), &mut inner)
             }
             Some(false) => {
+                self.skipped(&directive);
                 skip(source, at, &directive.name);
                 Ok(())
             }
@@ -240,6 +257,18 @@ impl ConfigReader<'_> {
                 nested.found.push(directive);
                 Ok(())
             }
+        }
+    }
+
+    /// A section that does not apply, if another Apache than the imported one may evaluate it.
+    fn skipped(&mut self, directive: &Directive) {
+        let is_define = directive.is("<IfDefine") && !directive.first().starts_with('!');
+        // Apache needs this module: without its line, modules are built in.
+        let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core");
+        if is_define || is_built_in {
+            let why = "what it has is not imported: it is neither defined nor loaded by these \
+                       files. If Apache has it, write `Define` or `LoadModule` for it";
+            self.report.left_out(&directive.place, &directive.shown(), why);
         }
     }
 

@@ -13,6 +13,24 @@ use crate::toml_text;
 use crate::user_files;
 use crate::values::alternatives;
 
+/// The directives that say which users there are.
+const OF_USERS: [&str; 3] = ["AuthUserFile", "AuthType", "AuthBasicProvider"];
+
+/// The names of `IndexIgnore` in the configurations of Debian and Fedora.
+const IGNORED: [&str; 11] = [
+    ".??*",
+    "*~",
+    "*#",
+    "HEADER*",
+    "README*",
+    "HEADER.html",
+    "README.html",
+    "RCS",
+    "CVS",
+    "*,v",
+    "*,t",
+];
+
 /// A rule of a section.
 struct SectionRule<'a> {
     area: PathArea,
@@ -21,6 +39,15 @@ struct SectionRule<'a> {
     line: &'a Directive,
     /// The section's place among all.
     at: usize,
+    /// Where its users are, if it has some.
+    users_of: [Option<&'a str>; 3],
+}
+
+impl SectionRule<'_> {
+    /// Whether it decides as another one.
+    fn is_same(&self, other: &SectionRule<'_>) -> bool {
+        self.rule == other.rule && self.users_of == other.users_of
+    }
 }
 
 impl<'a> HostImport<'_, 'a> {
@@ -28,9 +55,11 @@ impl<'a> HostImport<'_, 'a> {
     /// must both hold.
     pub(super) fn access(&mut self) {
         let sections = self.sections.clone();
-        let requirements = rules(&sections, is_requirement, of_require);
+        let mut requirements = self.rules(is_requirement, of_require);
+        self.users_elsewhere(&mut requirements);
         self.write_rules(&requirements);
-        self.write_rules(&rules(&sections, is_compat, of_order));
+        let orders = self.rules(is_compat, of_order);
+        self.write_rules(&orders);
         self.satisfy();
         for section in &sections {
             for directive in &section.directives {
@@ -42,14 +71,73 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
+    /// The rules of one kind, of all sections that have some.
+    fn rules(
+        &self,
+        is_one: fn(&Directive) -> bool,
+        rule: fn(&[&Directive]) -> Option<AccessRule>,
+    ) -> Vec<SectionRule<'a>> {
+        let found = self.sections.iter().enumerate().filter_map(|(at, section)| {
+            let line = section.directives.iter().copied().find(|one| is_one(one))?;
+            let rule = rule(&section.directives)?;
+            let area = section.area.clone();
+            let has_users = rule.users.is_some();
+            let users_of = if has_users { self.users_of(&area) } else { [None; 3] };
+            Some(SectionRule { area, rule, line, at, users_of })
+        });
+        found.collect()
+    }
+
+    /// The directive that is the last one for all of an area.
+    fn merged(&self, area: &PathArea, name: &str) -> Option<&'a Directive> {
+        self.inherited(self.sections.len().checked_sub(1)?, area, name)
+    }
+
+    fn users_of(&self, area: &PathArea) -> [Option<&'a str>; 3] {
+        OF_USERS.map(|name| self.merged(area, name).map(Directive::first))
+    }
+
+    /// Rules for sections without a requirement that have users of their own.
+    fn users_elsewhere(&mut self, rules: &mut Vec<SectionRule<'a>>) {
+        for (at, section) in self.sections.clone().iter().enumerate() {
+            let own = |section: &AreaSection<'a>| OF_USERS.map(|name| section.last(name));
+            let lines = own(section);
+            let Some(line) = lines.iter().flatten().next().copied() else { continue };
+            let area = &section.area;
+            let users_of = self.users_of(area);
+            let around = rules.iter().rposition(|one| one.area.covers(area));
+            // A section with all paths of a rule is merged with it, and a later one has its own.
+            let is_crossed = |one: &&SectionRule<'a>| {
+                let theirs = own(&self.sections[one.at]);
+                let has_all = lines.iter().zip(theirs).all(|(a, b)| a.is_none() || b.is_some());
+                one.rule.users.is_some()
+                    && !(has_all && one.at > at)
+                    && !area.covers(&one.area)
+                    && can_overlap(&one.area, area)
+            };
+            if rules.iter().skip(around.map_or(0, |at| at + 1)).any(|one| is_crossed(&one)) {
+                let why = "it decides on the users of paths with a rule of another section; write \
+                           `basic_auth` of the site";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+            }
+            let Some(around) = around else { continue };
+            let rule = rules[around].rule.clone();
+            if rule.users.is_some() && rules[around].users_of != users_of {
+                let area = area.clone();
+                rules.insert(around + 1, SectionRule { area, rule, line, at, users_of });
+            }
+        }
+    }
+
     fn write_rules(&mut self, rules: &[SectionRule<'a>]) {
-        for (index, one) in rules.iter().enumerate() {
+        // The first match of `basic_auth` wins: inner sections come first.
+        for (index, one) in rules.iter().enumerate().rev() {
             let later = &rules[index + 1..];
             // A later section with all of its paths decides in its place.
             if one.rule.is_open() || later.iter().any(|other| other.area.covers(&one.area)) {
                 continue;
             }
-            let differ = later.iter().filter(|other| other.rule != one.rule);
+            let differ = later.iter().filter(|other| !other.is_same(one));
             let others: Vec<&SectionRule<'a>> = differ.collect();
             self.write_rule(one, &others);
         }
@@ -61,7 +149,7 @@ impl<'a> HostImport<'_, 'a> {
         let laxer: Vec<&PathArea> = laxer.map(|other| &other.area).collect();
         let others: Vec<&PathArea> = later.iter().map(|other| &other.area).collect();
         let others = others.as_slice();
-        let SectionRule { area, rule, line, at } = one;
+        let SectionRule { area, rule, line, .. } = one;
         if is_hidden(area) && rule.is_closed {
             let why = "hidden files are a 404";
             return self.report.changed(&line.place, &line.shown(), why);
@@ -107,17 +195,16 @@ impl<'a> HostImport<'_, 'a> {
                 self.push("deny", line, toml_text::table(fields));
             }
             if let Some(users) = &rule.users {
-                self.users(one, *at, users, &pattern);
+                self.users(one, users, &pattern);
             }
         }
     }
 
     /// `basic_auth`, with the users of the file that applies to the area.
-    fn users(&mut self, one: &SectionRule<'a>, at: usize, users: &AllowedUsers, pattern: &str) {
+    fn users(&mut self, one: &SectionRule<'a>, users: &AllowedUsers, pattern: &str) {
         let line = one.line;
-        let file = self.inherited(at, &one.area, "AuthUserFile");
-        let kind = self.inherited(at, &one.area, "AuthType").map(Directive::first);
-        let provider = self.inherited(at, &one.area, "AuthBasicProvider").map(Directive::first);
+        let file = self.merged(&one.area, "AuthUserFile");
+        let [_, kind, provider] = one.users_of;
         let is_basic = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("basic"));
         let is_file = provider.is_none_or(|name| name.eq_ignore_ascii_case("file"));
         let Some(file) = file.filter(|_| is_basic && is_file) else {
@@ -146,22 +233,16 @@ impl<'a> HostImport<'_, 'a> {
         }
         let mut fields =
             vec![("path", toml_text::string(pattern)), ("users", toml_text::string(&path))];
-        let realm = self.inherited(at, &one.area, "AuthName").map(Directive::first);
+        let realm = self.merged(&one.area, "AuthName").map(Directive::first);
         if let Some(realm) = realm.filter(|realm| !realm.contains('"') && !realm.is_empty()) {
             fields.push(("realm", toml_text::string(realm)));
         }
         self.push("basic_auth", line, toml_text::table(fields));
         for name in ["AuthType", "AuthName", "AuthUserFile", "AuthBasicProvider"] {
-            if let Some(line) = self.inherited(at, &one.area, name) {
+            if let Some(line) = self.merged(&one.area, name) {
                 self.keep(line);
             }
         }
-    }
-
-    /// The directive of a section, or of an earlier one with all of its paths.
-    fn inherited(&self, at: usize, area: &PathArea, name: &str) -> Option<&'a Directive> {
-        let earlier = self.sections[..=at].iter().rev();
-        earlier.filter(|one| one.area.covers(area)).find_map(|one| one.last(name))
     }
 
     fn satisfy(&mut self) {
@@ -206,7 +287,10 @@ impl<'a> HostImport<'_, 'a> {
             }
             let closed: Vec<&(PathArea, bool, &Directive)> =
                 later.iter().filter(|(_, lists, _)| !lists).collect();
-            let is_open = |other: &PathArea| matches!(other, PathArea::Regex(_)) && area.is_all();
+            let is_folder = |area: &PathArea| matches!(area, PathArea::Below(_));
+            let is_open = |other: &PathArea| {
+                !(is_folder(area) && is_folder(other)) && can_overlap(area, other)
+            };
             if closed.iter().any(|(other, ..)| is_open(other)) {
                 let why = "the folders of a later section are listed as well; write `autoindex` of \
                            the site";
@@ -218,21 +302,24 @@ impl<'a> HostImport<'_, 'a> {
                 self.site.settings.push("autoindex", item);
             }
         }
+        self.ignored_names();
     }
-}
 
-/// The rules of one kind, of all sections that have some.
-fn rules<'a>(
-    sections: &[AreaSection<'a>],
-    is_one: fn(&Directive) -> bool,
-    rule: fn(&[&Directive]) -> Option<AccessRule>,
-) -> Vec<SectionRule<'a>> {
-    let found = sections.iter().enumerate().filter_map(|(at, section)| {
-        let line = section.directives.iter().copied().find(|one| is_one(one))?;
-        let rule = rule(&section.directives)?;
-        Some(SectionRule { area: section.area.clone(), rule, line, at })
-    });
-    found.collect()
+    /// `IndexIgnore`: names that are in no list of Apache's.
+    fn ignored_names(&mut self) {
+        if self.site.settings.list("autoindex").is_empty() {
+            return;
+        }
+        for section in self.sections.clone() {
+            for line in section.all("IndexIgnore") {
+                if !line.arguments.iter().all(|name| IGNORED.contains(&name.as_str())) {
+                    let why = "a list has all names but hidden ones: deny these, or leave out \
+                               `autoindex` of the site";
+                    self.report.access_left_out(&line.place, &line.shown(), why);
+                }
+            }
+        }
+    }
 }
 
 /// Whether an area is of hidden files, as `<FilesMatch "^\.ht">` and `<DirectoryMatch "/\.">`.

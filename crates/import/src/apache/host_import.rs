@@ -101,6 +101,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.document_root();
         self.aliases();
         self.collect_sections();
+        self.aliases_of_sections();
         self.index();
         self.htaccess();
         self.php();
@@ -178,7 +179,12 @@ impl<'w, 'a> HostImport<'w, 'a> {
             }
         }
         folders.sort_by_key(|(depth, _)| *depth);
-        let (mut of_files, mut of_aliases) = (Vec::new(), Vec::new());
+        let mut of_aliases = Vec::new();
+        // Those of the server and the virtual host precede those in folders.
+        let mut of_files: Vec<(PathArea, &'a Directive)> = files
+            .into_iter()
+            .map(|one| (path_area::of_files(one, &PathArea::all()), one))
+            .collect();
         for section in folders.into_iter().map(|(_, section)| section).chain(regexes) {
             for area in self.areas_of(section) {
                 for inner in section.block.iter().filter(|one| is_files(one)) {
@@ -192,9 +198,6 @@ impl<'w, 'a> HostImport<'w, 'a> {
             }
         }
         sections.extend(of_aliases);
-        for section in files {
-            of_files.push((path_area::of_files(section, &PathArea::all()), section));
-        }
         sections.extend(of_files.into_iter().map(|(area, one)| area_section(area, one, false)));
         for section in locations {
             let area = path_area::of_location(section);
@@ -344,7 +347,11 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
                 continue;
             }
-            let Some(folder) = self.folder_of(&section.area) else {
+            let folder = match &section.area {
+                PathArea::Below(prefix) => self.folder_of(prefix),
+                PathArea::Regex(_) => None,
+            };
+            let Some(folder) = folder else {
                 let why = "`.htaccess` files in these folders have no effect here: write their \
                            rules by hand";
                 self.report.access_left_out(&line.place, &line.shown(), why);
@@ -442,21 +449,39 @@ impl<'w, 'a> HostImport<'w, 'a> {
         }
     }
 
-    /// Whether an area is in an alias.
-    pub(super) fn is_alias(&self, area: &PathArea) -> bool {
-        let PathArea::Below(prefix) = area else { return false };
-        let mut aliases = self.mapped.iter().filter(|one| !one.prefix.is_empty());
-        aliases.any(|one| PathArea::Below(one.prefix.clone()).has(prefix))
+    /// The alias or the document root that an area is in; none of an expression.
+    fn mapped_around(&self, area: &PathArea) -> Option<&MappedFolder> {
+        let around = |one: &&MappedFolder| PathArea::Below(one.prefix.clone()).covers(area);
+        self.mapped.iter().filter(around).max_by_key(|one| one.prefix.len())
     }
 
-    /// The folder of an area.
-    fn folder_of(&self, area: &PathArea) -> Option<String> {
-        let PathArea::Below(prefix) = area else { return None };
-        let mut found: Vec<&MappedFolder> = self.mapped.iter().collect();
-        found.sort_by_key(|one| usize::MAX - one.prefix.len());
-        found.into_iter().find_map(|one| {
-            Some(format!("{}{}", one.folder, prefix.strip_prefix(one.prefix.as_str())?))
-        })
+    /// Whether an area is in an alias.
+    pub(super) fn is_alias(&self, area: &PathArea) -> bool {
+        self.mapped_around(area).is_some_and(|one| !one.prefix.is_empty())
+    }
+
+    /// The folder of a prefix.
+    pub(super) fn folder_of(&self, prefix: &str) -> Option<String> {
+        let around = self.mapped_around(&PathArea::Below(prefix.to_owned()))?;
+        Some(format!("{}{}", around.folder, prefix.strip_prefix(around.prefix.as_str())?))
+    }
+
+    /// Whether a section is for all of an area: that of a folder is for its own document root or
+    /// alias.
+    pub(super) fn applies(&self, section: &AreaSection<'_>, area: &PathArea) -> bool {
+        let is_same = || self.mapped_around(&section.area) == self.mapped_around(area);
+        section.area.covers(area) && (!section.is_folder || is_same())
+    }
+
+    /// The directive of a section, or of an earlier one that is for all of an area.
+    pub(super) fn inherited(
+        &self,
+        at: usize,
+        area: &PathArea,
+        name: &str,
+    ) -> Option<&'a Directive> {
+        let earlier = self.sections[..=at].iter().rev();
+        earlier.filter(|one| self.applies(one, area)).find_map(|one| one.last(name))
     }
 
     /// Whether a site of its own has a line. The finding for a line does not tell: sections for
@@ -528,7 +553,9 @@ fn kind(line: &Directive) -> HtaccessLine {
     let words = line.arguments.join(" ").to_ascii_lowercase();
     match (line.name.to_ascii_lowercase().as_str(), words.as_str()) {
         ("require", "all denied") | ("deny", "from all") => HtaccessLine::Closes,
-        ("php_flag" | "php_admin_flag", "engine off") => HtaccessLine::NoPhp,
+        ("php_flag" | "php_admin_flag" | "php_value", "engine off" | "engine 0") => {
+            HtaccessLine::NoPhp
+        }
         ("order", _) | ("satisfy", "all") => HtaccessLine::Nothing,
         _ => HtaccessLine::Other,
     }

@@ -1,6 +1,7 @@
 //! Servers behind Apache: `ProxyPass`.
 
 use super::host_import::HostImport;
+use super::host_scripts::fcgi_address;
 use super::path_area::PathArea;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -32,7 +33,7 @@ impl<'a> HostImport<'_, 'a> {
             .collect();
         never.iter().for_each(|(_, line)| self.keep(line));
         for (area, line, at) in found {
-            if line.argument(at) == "!" || self.report.is_covered(&line.place, &line.name) {
+            if line.argument(at) == "!" {
                 continue;
             }
             let others: Vec<&PathArea> = never.iter().map(|(area, _)| area).collect();
@@ -43,7 +44,8 @@ impl<'a> HostImport<'_, 'a> {
             }
         }
         for line in self.all_of_host(&["ProxyPassMatch"]) {
-            if !self.report.is_covered(&line.place, &line.name) {
+            let is_script = fcgi_address(line.argument(1)).is_some();
+            if !is_script && line.argument(1) != "!" {
                 let why = "only prefixes can lead to another server; write `[[sites.proxy]]` in \
                            place of the `deny`";
                 self.nothing_here(line, &PathArea::Regex(line.first().to_owned()), why);

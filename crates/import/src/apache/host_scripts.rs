@@ -3,6 +3,7 @@
 use super::host_import::{AreaSection, HostImport, is_files};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::{self, PathArea};
+use super::path_pools::other_source;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
@@ -14,14 +15,21 @@ const CGI_HANDLERS: [&str; 6] =
     ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
 
 /// A script that no configuration names.
-const ANY_SCRIPT: &str = "/zz9/zz9.php";
+pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
+
+/// Handlers that run no PHP.
+const NO_HANDLERS: [&str; 2] = ["none", "default-handler"];
+
+/// Handlers of pages that Apache makes itself.
+const OWN_PAGES: [&str; 5] =
+    ["server-status", "server-info", "ldap-status", "balancer-manager", "heartbeat"];
 
 /// Directives with settings of PHP.
 const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
 
 /// What runs the scripts of some paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PhpHandler {
+pub(super) enum PhpHandler {
     /// mod_php.
     Module,
     /// A FastCGI server, by its address.
@@ -31,10 +39,13 @@ enum PhpHandler {
 }
 
 /// A handler of a section.
-struct AreaHandler<'a> {
-    area: PathArea,
-    handler: PhpHandler,
-    line: &'a Directive,
+pub(super) struct AreaHandler<'a> {
+    /// The names of its scripts.
+    pub area: PathArea,
+    /// What runs them.
+    pub handler: PhpHandler,
+    /// Its line.
+    pub line: &'a Directive,
 }
 
 impl<'a> HostImport<'_, 'a> {
@@ -51,21 +62,37 @@ impl<'a> HostImport<'_, 'a> {
             None => self.only_some_scripts(&handlers, settings.clone()),
         }
         for one in &handlers {
-            self.keep(one.line);
-            let is_for_all = one.area.has("/zz9/zz9.zz9");
-            if is_for_all && one.handler != PhpHandler::None && !is_engine(one.line) {
-                let why = "it passes all of these paths to PHP, and files there are served here: \
-                           deny them, or move them out of the document root";
-                self.report.access_left_out(&one.line.place, &one.line.shown(), why);
+            let is_kept = !one.line.is("SetHandler") || one.handler != PhpHandler::None;
+            if is_kept || NO_HANDLERS.contains(&&*one.line.first().to_ascii_lowercase()) {
+                self.keep(one.line);
             }
+            self.source_of_others(one);
         }
+        self.other_handlers(&handlers);
         if is_module {
             self.pools_of_folders(&settings);
         }
-        self.other_handlers(&handlers);
         self.programs();
         self.engines();
         self.settings_by_variable();
+    }
+
+    /// Files that are passed to PHP and are served here.
+    fn source_of_others(&mut self, one: &AreaHandler<'a>) {
+        let is_for_all = one.area.has("/zz9/zz9.zz9");
+        if one.handler == PhpHandler::None || is_engine(one.line) {
+            return;
+        }
+        let what = match other_source(one) {
+            _ if is_for_all => "all of these paths".to_owned(),
+            Some(end) => format!("`{end}` files"),
+            None => return,
+        };
+        let why = format!(
+            "it passes {what} to PHP, and files there are served here: deny them, or move them out \
+             of the document root"
+        );
+        self.report.access_left_out(&one.line.place, &one.line.shown(), &why);
     }
 
     /// The source of CGI programs is not sent, and that of PHP never is.
@@ -74,6 +101,12 @@ impl<'a> HostImport<'_, 'a> {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
                 let is_set = line.is("SetHandler");
+                if is_set && handler.starts_with("proxy:") && fcgi_address(line.first()).is_none() {
+                    let why = "only FastCGI servers run scripts here; the paths are a 404: write \
+                               `[[sites.proxy]]` in place of the `deny`";
+                    self.nothing_here(line, &section.area, why);
+                    continue;
+                }
                 if !CGI_HANDLERS.contains(&handler.as_str()) || !is_set && !line.is("AddHandler") {
                     continue;
                 }
@@ -99,7 +132,10 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn no_php(&mut self, line: &Directive) {
-        let why = "no PHP at this site; scripts are a 403 here, and Apache sends their source";
+        let why = match NO_HANDLERS.contains(&&*line.first().to_ascii_lowercase()) {
+            true => "no PHP at this site; scripts are a 403 here, and Apache sends their source",
+            false => "no PHP at this site; scripts are a 403 here",
+        };
         let all = Placed::because(toml_text::string("/*"), &line.place, "no PHP");
         self.site.settings.push("deny_php", all);
         self.report.changed(&line.place, &line.shown(), why);
@@ -124,16 +160,42 @@ impl<'a> HostImport<'_, 'a> {
                 }
             }
         }
-        let passes = self.all_of_host(&["ProxyPassMatch"]).into_iter().rev();
-        for line in passes {
-            if let Some(address) = fcgi_address(line.argument(1)) {
-                let area = PathArea::Regex(line.first().to_owned());
-                found.push(AreaHandler { area, handler: PhpHandler::Fcgi(address), line });
-            }
-        }
+        found.extend(self.passed_scripts());
         // `SetHandler` decides in place of an extension.
         by_extension.append(&mut found);
         by_extension
+    }
+
+    /// `ProxyPassMatch` to FastCGI servers, and what paths are excepted before it. The first match
+    /// of a request decides.
+    fn passed_scripts(&self) -> Vec<AreaHandler<'a>> {
+        let mut found = Vec::new();
+        for line in self.all_of_host(&["ProxyPassMatch", "ProxyPass"]).into_iter().rev() {
+            let area = match line.is("ProxyPass") {
+                true => PathArea::Below(line.first().trim_end_matches('/').to_owned()),
+                false => PathArea::Regex(line.first().to_owned()),
+            };
+            let handler = match fcgi_address(line.argument(1)) {
+                Some(address) if line.is("ProxyPassMatch") => PhpHandler::Fcgi(address),
+                None if line.argument(1) == "!" && !found.is_empty() => PhpHandler::None,
+                _ => continue,
+            };
+            found.push(AreaHandler { area, handler, line });
+        }
+        if !found.is_empty() {
+            let sections = self.sections.iter().filter(|one| one.section.is_some());
+            let excepted = sections.flat_map(|one| {
+                let lines = one.all("ProxyPass").into_iter();
+                lines.filter(|line| line.first() == "!").map(|line| (one.area.clone(), line))
+            });
+            let handler = PhpHandler::None;
+            found.extend(excepted.map(|(area, line)| AreaHandler {
+                area,
+                handler: handler.clone(),
+                line,
+            }));
+        }
+        found
     }
 
     /// What a word of Apache's names: mod_php, or a FastCGI server.
@@ -146,9 +208,9 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn set_handler(&self, line: &Directive) -> Option<PhpHandler> {
-        let is_none =
-            ["none", "default-handler"].iter().any(|one| line.first().eq_ignore_ascii_case(one));
-        self.php_handler(line.first()).or(is_none.then_some(PhpHandler::None))
+        let word = line.first().to_ascii_lowercase();
+        let is_page = OWN_PAGES.contains(&word.as_str());
+        self.php_handler(line.first()).or((!is_page).then_some(PhpHandler::None))
     }
 
     /// The handler of the extension `.php`, or none after an earlier one.
@@ -210,7 +272,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// The pool of an address, with the time that Apache waits for it.
-    fn target(&mut self, address: &str, line: &'a Directive) -> PassTarget {
+    pub(super) fn target(&mut self, address: &str, line: &'a Directive) -> PassTarget {
         let target = self.pools.target(address, self.files);
         let own = line.arguments.iter().find_map(|one| one.strip_prefix("timeout="));
         let own = own.map(|time| (time.to_owned(), line.place.clone()));
@@ -253,66 +315,6 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    /// Handlers of some paths that are not the one of the site.
-    fn other_handlers(&mut self, handlers: &[AreaHandler<'a>]) {
-        let general = handlers.iter().rfind(|one| one.area.has(ANY_SCRIPT));
-        let own = general.map(|one| one.handler.clone());
-        let others = handlers.iter().filter(|one| !one.area.has(ANY_SCRIPT));
-        for one in others.filter(|one| Some(&one.handler) != own.as_ref()) {
-            let path = toml_text::string(&one.area.whole_pattern());
-            match &one.handler {
-                PhpHandler::None => {
-                    let item = Placed::new(path, &one.line.place);
-                    self.site.settings.push("deny_php", item);
-                }
-                // `allow_php` has the paths.
-                _ if own.is_none() => {}
-                PhpHandler::Fcgi(address) => match self.target(address, one.line) {
-                    PassTarget::Pool(name) => {
-                        let fields = [("path", path), ("pool", toml_text::string(&name))];
-                        self.push("paths", one.line, toml_text::table(fields));
-                    }
-                    PassTarget::Upstream(_) => {
-                        let why = "the pool of the site runs these scripts";
-                        self.report.left_out(&one.line.place, &one.line.shown(), why);
-                    }
-                },
-                PhpHandler::Module => {
-                    let why = "the pool of the site runs these scripts";
-                    self.report.left_out(&one.line.place, &one.line.shown(), why);
-                }
-            }
-        }
-    }
-
-    /// Settings of mod_php for folders: each gets a pool of its own.
-    fn pools_of_folders(&mut self, of_site: &[PoolEntry]) {
-        let sections: Vec<AreaSection<'a>> = self.sections.clone();
-        // The first match of `paths` wins: inner folders come first.
-        for section in sections.iter().rev() {
-            let is_folder = matches!(section.area, PathArea::Below(_)) && !section.area.is_all();
-            let own = section
-                .directives
-                .iter()
-                .filter_map(|line| Some((*line, self.pool_entry(line).filter(|_| is_folder)?)));
-            let own: Vec<(&'a Directive, PoolEntry)> = own.collect();
-            let Some((first, _)) = own.first().cloned() else { continue };
-            let mut entries = of_site.to_vec();
-            for (line, entry) in own {
-                entries.retain(|one| one.table != entry.table || one.name != entry.name);
-                entries.push(entry);
-                self.keep(line);
-            }
-            let pool = self.mod_php.pool(entries);
-            let path = toml_text::string(&section.area.whole_pattern());
-            self.push(
-                "paths",
-                first,
-                toml_text::table([("path", path), ("pool", toml_text::string(&pool))]),
-            );
-        }
-    }
-
     /// `php_flag engine off`, which is `deny_php` here.
     fn engines(&mut self) {
         let sections: Vec<AreaSection<'a>> = self.sections.clone();
@@ -351,8 +353,7 @@ impl<'a> HostImport<'_, 'a> {
                     continue;
                 }
                 self.keep(line);
-                entries.retain(|one| one.table != entry.table || one.name != entry.name);
-                entries.push(entry);
+                entry.merge_into(&mut entries);
             }
         }
         if let Some(line) = self.of_host("AssignUserID") {
@@ -383,7 +384,7 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
+    pub(super) fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
         if line.is("SetEnv") && !line.first().starts_with("proxy-") {
             let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
             let other = ["nokeepalive", "no-gzip", "dont-vary", "PHP_ADMIN_VALUE", "PHP_VALUE"];
@@ -409,8 +410,7 @@ fn is_on(value: &str) -> bool {
 }
 
 fn is_engine(line: &Directive) -> bool {
-    let is_flag = line.is("php_flag") || line.is("php_admin_flag") || line.is("php_admin_value");
-    is_flag && line.first() == "engine"
+    PHP_SETTINGS.iter().any(|name| line.is(name)) && line.first() == "engine"
 }
 
 /// The scripts of an area, by the extension `.php`.
@@ -458,7 +458,7 @@ fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
 
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`, as maitred writes
 /// addresses.
-fn fcgi_address(text: &str) -> Option<String> {
+pub(super) fn fcgi_address(text: &str) -> Option<String> {
     let text = text.strip_prefix("proxy:").unwrap_or(text);
     if let Some((socket, rest)) = text.strip_prefix("unix:").and_then(|rest| rest.split_once('|')) {
         return rest.starts_with("fcgi:").then(|| format!("unix:{socket}"));

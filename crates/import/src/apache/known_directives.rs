@@ -15,7 +15,7 @@ pub(super) enum ApacheDirective {
 }
 
 /// Directives that need no counterpart: tuning of Apache itself, and what maitred does anyway.
-const NOT_NEEDED: [&str; 93] = [
+const NOT_NEEDED: [&str; 92] = [
     "acceptfilter",
     "acceptpathinfo",
     "addcharset",
@@ -91,7 +91,6 @@ const NOT_NEEDED: [&str; 93] = [
     "proxytimeout",
     "proxyvia",
     "receivebuffersize",
-    "regexdefaultoptions",
     "requestreadtimeout",
     "rewriteengine",
     "rewritebase",
@@ -164,7 +163,7 @@ const BY_HAND: [(&str, &str); 32] = [
 ];
 
 /// Directives with a counterpart that do not decide who may see what.
-const COUNTERPARTS: [&str; 18] = [
+const COUNTERPARTS: [&str; 17] = [
     "alias",
     "define",
     "directoryindex",
@@ -180,7 +179,6 @@ const COUNTERPARTS: [&str; 18] = [
     "proxypass",
     "redirect",
     "redirectmatch",
-    "remoteipheader",
     "serveralias",
     "setenv",
 ];
@@ -220,6 +218,14 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
             [only] if only == ".htaccess" => ApacheDirective::NotNeeded,
             _ => ApacheDirective::Access,
         },
+        "regexdefaultoptions" => {
+            let adds_case = |word: &String| word.to_ascii_lowercase().ends_with("icase");
+            let mut words = directive.arguments.iter().filter(|word| !word.starts_with('-'));
+            match words.any(adds_case) {
+                true => ApacheDirective::Access,
+                false => ApacheDirective::NotNeeded,
+            }
+        }
         "sethandler" => match directive.first() {
             "server-status" | "server-info" => {
                 ApacheDirective::ByHand("`admin` has metrics, and `maitred status` the rest")

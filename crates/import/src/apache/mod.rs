@@ -3,15 +3,18 @@
 pub mod config_reader;
 mod folder_regex;
 mod host_access;
+mod host_addresses;
 mod host_import;
 mod host_paths;
 mod host_proxies;
 mod host_responses;
+mod host_rewrites;
 mod host_scripts;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
 mod path_area;
+mod path_pools;
 mod require_rules;
 mod rewrite_chain;
 mod served_hosts;
@@ -19,6 +22,8 @@ mod virtual_hosts;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod script_tests;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
@@ -84,7 +89,13 @@ fn remote_ip(config: &ApacheConfig, file: &mut FileDraft, report: &mut ImportRep
     };
     let proxies: Vec<&Directive> = config.tree.iter().filter(is_proxy).collect();
     let header = config.tree.iter().rev().find(|one| one.is("RemoteIPHeader"));
-    let (Some(first), Some(header)) = (proxies.first(), header) else { return };
+    let Some(header) = header else { return };
+    let Some(first) = proxies.first() else {
+        let why = "Apache takes the address of clients from any of them, as it names no proxy: set \
+                   `trusted_proxies` and `trusted_headers`, or rules about addresses are those of \
+                   the proxy";
+        return report.access_left_out(&header.place, &header.shown(), why);
+    };
     let all = proxies.iter().flat_map(|one| &one.arguments);
     let toml = crate::toml_text::strings(all);
     let placed = crate::file_draft::Placed::new(toml, &first.place);

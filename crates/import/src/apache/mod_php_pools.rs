@@ -19,6 +19,20 @@ pub(super) struct PoolEntry {
     pub value: Placed,
 }
 
+impl PoolEntry {
+    /// Adds it to earlier ones, in place of the one with its name. An admin's value stays.
+    pub fn merge_into(self, entries: &mut Vec<PoolEntry>) {
+        let is_php = |one: &PoolEntry| one.table.starts_with("php_");
+        let is_admin = |one: &PoolEntry| one.table.starts_with("php_admin_");
+        let is_same = |one: &PoolEntry| one.name == self.name && is_php(one) == is_php(&self);
+        if entries.iter().any(|one| is_same(one) && is_admin(one)) && !is_admin(&self) {
+            return;
+        }
+        entries.retain(|one| !is_same(one));
+        entries.push(self);
+    }
+}
+
 /// The pools.
 #[derive(Debug)]
 pub(super) struct ModPhpPools {

@@ -32,6 +32,10 @@ impl PathArea {
         match (self, other) {
             (PathArea::Below(outer), _) if outer.is_empty() => true,
             (PathArea::Below(outer), PathArea::Below(inner)) => is_below(inner, outer),
+            (PathArea::Below(outer), PathArea::Regex(text)) => {
+                let begin = format!("^{}/", regex::escape(outer));
+                text.starts_with(&begin) && alternatives(text).len() == 1
+            }
             (one, other) => one == other,
         }
     }

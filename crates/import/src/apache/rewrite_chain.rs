@@ -7,8 +7,10 @@ use crate::values::{alternatives, is_identity_header};
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CondTest {
-    /// The path is no file, no folder or no link.
+    /// The path is no file.
     IsMissing,
+    /// The path is no folder or no link; it may be a file.
+    IsNoFolder,
     /// The request came over plain HTTP.
     IsPlain,
     /// It did so, or something else holds.
@@ -27,13 +29,35 @@ pub(super) enum CondTest {
 const OF_CLIENT: [&str; 7] =
     ["REMOTE_", "AUTH_TYPE", "SSL_CLIENT", "SSL:SSL_CLIENT", "LA_U:", "LA_F:", "ENV:"];
 
-/// The file that a path leads to.
-const OWN_FILES: [&str; 4] = [
+/// The file that a path leads to; `$1` is the path in a rule for all of them.
+const OWN_FILES: [&str; 6] = [
     "%{REQUEST_FILENAME}",
     "%{SCRIPT_FILENAME}",
     "%{DOCUMENT_ROOT}%{REQUEST_URI}",
     "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+    "%{DOCUMENT_ROOT}$1",
+    "%{DOCUMENT_ROOT}/$1",
 ];
+
+/// Variables of the path.
+const OF_PATH: [&str; 4] =
+    ["%{REQUEST_URI}", "%{REQUEST_FILENAME}", "%{SCRIPT_FILENAME}", "%{PATH_INFO}"];
+
+/// Tests of a file.
+const FILE_TESTS: [&str; 5] = ["-f", "-s", "-d", "-l", "-F"];
+
+/// Where rules stand.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RewriteScope {
+    /// Whether rewriting is on.
+    pub is_on: bool,
+    /// The prefix of a folder's paths, which patterns do not have; none in a virtual host.
+    pub folder: Option<String>,
+    /// The prefix of relative targets.
+    pub base: String,
+    /// Whether the section is one for folders around this one: paths have more names there.
+    pub is_around: bool,
+}
 
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
@@ -85,6 +109,12 @@ impl RewriteChain<'_> {
         })
     }
 
+    /// Whether any one of its conditions is enough.
+    pub fn needs_any(&self) -> bool {
+        let before_last = self.conditions.iter().rev().skip(1);
+        before_last.into_iter().all(|one| has_flag(one, ["OR", "ORNEXT"]))
+    }
+
     /// Whether the rule is for all paths.
     pub fn is_for_all(&self) -> bool {
         let all = ["^", ".*", "^.*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^/?(.*)$", "^(.*)", "."];
@@ -99,48 +129,48 @@ impl RewriteChain<'_> {
             return false;
         }
         let is_internal = self.redirect().is_none() && self.flag(&["P", "PROXY"]).is_none();
-        let is_file = |one: &&Directive| ["-f", "-s", "-d", "-l"].contains(&one.argument(1));
-        let is_own = |one: &&Directive| OWN_FILES.contains(&one.argument(0));
-        let files: Vec<&Directive> =
-            self.conditions.iter().copied().filter(|one| is_file(one)).collect();
         // A page of a cache or a compressed file in place of the same.
-        let is_copy = is_internal && files.iter().any(|one| !is_own(one));
+        let is_other_file = |one: &&Directive| {
+            FILE_TESTS.contains(&one.argument(1)) && !OWN_FILES.contains(&one.first())
+        };
+        let is_copy = is_internal && self.conditions.iter().any(is_other_file);
         let hides_files = is_internal
+            && !is_copy
             && !self.tests.contains(&CondTest::IsMissing)
-            && self.conditions.iter().all(|one| is_file(one) && is_own(one));
+            && self.conditions.iter().all(|one| is_of_path(one));
         hides_files || !is_copy && self.conditions.iter().any(|one| is_of_client(one))
     }
 
-    /// The expression of its pattern, for whole paths. `base` is the prefix of the section.
+    /// The expression of its pattern, for whole paths.
     ///
     /// # Errors
     /// Why there is none, as the end of a sentence.
-    pub fn expression(&self, base: &str, is_in_folder: bool) -> Result<String, String> {
+    pub fn expression(&self, scope: &RewriteScope) -> Result<String, String> {
         let pattern = self.rule.first();
         if pattern.starts_with('!') {
             return Err(format!("`{pattern}` is negated"));
         }
         let flags = if self.flag(&["NC", "NOCASE"]).is_some() { "(?i)" } else { "" };
-        let pattern = match is_in_folder {
-            true => self.below(base, pattern)?,
-            false => pattern.to_owned(),
+        let pattern = match &scope.folder {
+            Some(_) if scope.is_around && !self.is_for_all() && has_start(&by_slash(pattern)) => {
+                return Err(format!("`{pattern}` is for the paths of a folder around this one"));
+            }
+            Some(folder) => self.below(folder, pattern)?,
+            None => pattern.to_owned(),
         };
         Ok(format!("{flags}{pattern}"))
     }
 
     /// An expression for what follows the folder in a path, as one for the path.
-    fn below(&self, base: &str, pattern: &str) -> Result<String, String> {
-        let folder = format!("^{}/", regex::escape(base));
-        let has_start = |text: &str| without_starts(text) != text;
+    fn below(&self, prefix: &str, pattern: &str) -> Result<String, String> {
+        let folder = format!("^{}/", regex::escape(prefix));
         if let Some(rest) = pattern.strip_prefix('^')
             && alternatives(rest).len() == 1
             && !has_start(rest)
         {
             return Ok(format!("{folder}{}", rest.strip_prefix("/?").unwrap_or(rest)));
         }
-        let is_by_slash =
-            |text: &str| !has_start(&text.replace("(^|/)", "").replace("(?:^|/)", ""));
-        if base.is_empty() && is_by_slash(pattern) {
+        if prefix.is_empty() && !has_start(&by_slash(pattern)) {
             return Ok(pattern.to_owned());
         }
         if !has_start(pattern) {
@@ -192,6 +222,15 @@ impl RewriteChain<'_> {
         }
         Ok(out)
     }
+}
+
+fn has_start(pattern: &str) -> bool {
+    without_starts(pattern) != pattern
+}
+
+/// A pattern without the starts that a slash may stand for.
+fn by_slash(pattern: &str) -> String {
+    pattern.replace("(^|/)", "").replace("(?:^|/)", "")
 }
 
 fn text_after(text: &str) -> &str {
@@ -285,6 +324,14 @@ fn either(mut group: Vec<CondTest>) -> CondTest {
     }
 }
 
+/// Whether a condition is about the path or the file that it leads to.
+fn is_of_path(condition: &Directive) -> bool {
+    let tested = condition.first();
+    let is_group = tested.starts_with('$');
+    let is_file_test = FILE_TESTS.contains(&condition.argument(1).trim_start_matches('!'));
+    is_group || is_file_test || OF_PATH.iter().any(|variable| tested.contains(variable))
+}
+
 /// Whether a condition is about who the client is: its address, user, certificate, cookies and
 /// other headers, or an argument that it must not lack.
 fn is_of_client(condition: &Directive) -> bool {
@@ -316,16 +363,12 @@ fn test(condition: &Directive) -> CondTest {
     let expression = if no_case { format!("(?i){expression}") } else { expression };
     // An order of texts or numbers, or a test of a file.
     let is_no_expression = plain.starts_with(['<', '>', '-']);
-    let is_file_test = ["-f", "-d", "-l", "-s", "-F"].contains(&plain);
+    let is_file_test = FILE_TESTS.contains(&plain);
     let variable = tested.trim_start_matches("%{").trim_end_matches('}');
     match variable.to_ascii_uppercase().as_str() {
-        _ if is_file_test && is_negated => match tested.contains("REQUEST_FILENAME")
-            || tested.contains("SCRIPT_FILENAME")
-            || tested.contains("REQUEST_URI")
-            || tested.contains("$1")
-        {
-            true => CondTest::IsMissing,
-            false => CondTest::Other,
+        _ if is_file_test && is_negated && OWN_FILES.contains(&tested) => match plain {
+            "-d" | "-l" => CondTest::IsNoFolder,
+            _ => CondTest::IsMissing,
         },
         _ if is_no_expression => CondTest::Other,
         "HTTPS" => match (is_negated, plain.trim_matches(['^', '$', '=']).to_ascii_lowercase()) {
@@ -350,7 +393,7 @@ fn test(condition: &Directive) -> CondTest {
 pub(super) fn front_controller(chain: &RewriteChain<'_>, base: &str) -> Option<(String, String)> {
     let is_missing = chain.tests.contains(&CondTest::IsMissing);
     let is_harmless = |test: &CondTest| match test {
-        CondTest::IsMissing | CondTest::Nothing => true,
+        CondTest::IsMissing | CondTest::IsNoFolder | CondTest::Nothing => true,
         CondTest::Path(text, true) => {
             ["favicon", "index\\.php", "index.php", "\\.well-known", "robots"]
                 .iter()

@@ -4,7 +4,7 @@ use super::config_reader;
 use super::host_import::{AreaSection, HostImport};
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::PathArea;
-use super::rewrite_chain::{RewriteChain, chains};
+use super::rewrite_chain::{RewriteChain, RewriteScope, chains};
 use super::virtual_hosts::{HostsImport, VirtualHost, is_on};
 use crate::FileReader;
 use crate::fpm::PoolPlan;
@@ -135,17 +135,14 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Sections, in the order in which Apache merges them, with the rewrites in them.
     fn section_rules(&self, rules: &mut Vec<ServedRule>) {
-        for one in &self.sections {
+        for (at, one) in self.sections.iter().enumerate() {
             let Some(section) = one.section else { continue };
             let mut rule = ServedRule::new(paths(&one.area), &section.place, &shown(section));
             rule.inner = places(section);
             rule.access = access(one);
             rules.push(rule);
-            let PathArea::Below(prefix) = &one.area else { continue };
-            if one.is_folder && is_on(&one.directives) {
-                let base = one.last("RewriteBase").map(|base| base.first().trim_end_matches('/'));
-                let base = base.unwrap_or(prefix);
-                chains(&one.directives).iter().for_each(|chain| rewrite(chain, base, true, rules));
+            if let Some(scope) = self.folder_scope(at).filter(|scope| scope.is_on) {
+                chains(&one.directives).iter().for_each(|chain| rewrite(chain, &scope, rules));
             }
         }
     }
@@ -160,8 +157,9 @@ impl<'a> HostImport<'_, 'a> {
             rules.push(ServedRule::new(paths, &line.place, &line.shown()));
         }
         let own: Vec<&'a Directive> = self.host.iter().collect();
-        if is_on(&own) {
-            chains(&own).iter().for_each(|chain| rewrite(chain, "", false, rules));
+        if is_on(self.of_host("RewriteEngine")) {
+            let scope = RewriteScope::default();
+            chains(&own).iter().for_each(|chain| rewrite(chain, &scope, rules));
         }
         let names = ["Redirect", "RedirectMatch", "RedirectPermanent", "RedirectTemp"];
         for line in self.all_of_host(&names) {
@@ -186,8 +184,8 @@ fn paths(area: &PathArea) -> RulePaths {
 }
 
 /// A rewrite. Only one without conditions and with a pattern of its own precedes all sections.
-fn rewrite(chain: &RewriteChain<'_>, base: &str, is_in_folder: bool, rules: &mut Vec<ServedRule>) {
-    let Ok(expression) = chain.expression(base, is_in_folder) else { return };
+fn rewrite(chain: &RewriteChain<'_>, scope: &RewriteScope, rules: &mut Vec<ServedRule>) {
+    let Ok(expression) = chain.expression(scope) else { return };
     let paths = RulePaths::Regex(expression);
     let mut rule = ServedRule::new(paths, &chain.rule.place, &chain.rule.shown());
     rule.inner = chain.conditions.iter().map(|one| one.place.clone()).collect();

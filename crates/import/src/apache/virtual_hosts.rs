@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::config_reader::ApacheConfig;
+use super::host_addresses::{self, address};
 use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, chains};
@@ -106,9 +107,19 @@ impl<'a> HostsImport<'_, 'a> {
                 let is_tls = listen.argument(1).eq_ignore_ascii_case("https");
                 found.push(Listen { is_tls, ..one });
                 self.report.kept(&listen.place, &listen.shown());
+                self.named(listen, listen.first());
             }
         }
         found
+    }
+
+    /// A name in place of an address can be that of a private one.
+    fn named(&mut self, line: &'a Directive, text: &str) {
+        if host_addresses::has_name(text) {
+            let why = "the address of the name is unknown here, and the site is served at every \
+                       address: write the address in place of the name";
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
     }
 
     fn host(&mut self, section: &'a Directive, listens: &[Listen]) -> VirtualHost<'a> {
@@ -117,22 +128,9 @@ impl<'a> HostsImport<'_, 'a> {
         let is_tls = engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"));
         let mut own: Vec<Listen> = Vec::new();
         for text in &section.arguments {
-            match address(text) {
-                Some(listen) => own.push(Listen { is_tls, ..listen }),
-                // A name, or an address without a port: it is served at all ports.
-                None => own.extend(listens.iter().cloned()),
-            }
-        }
-        own.retain(|one| {
-            listens.is_empty() || listens.iter().any(|listen| listen.port == one.port)
-        });
-        for listen in &mut own {
-            // The host of `<VirtualHost *:80>` is the one of `Listen 127.0.0.1:80`.
-            let is_any = listen.host == "*";
-            let of_port = listens.iter().find(|known| known.port == listen.port && is_any);
-            if let Some(known) = of_port {
-                known.host.clone_into(&mut listen.host);
-            }
+            self.named(section, text);
+            let found = host_addresses::served_at(text, listens);
+            own.extend(found.into_iter().map(|listen| Listen { is_tls, ..listen }));
         }
         if own.is_empty() {
             let why = "no `Listen` has its port, and Apache does not serve it";
@@ -251,10 +249,10 @@ impl<'a> HostsImport<'_, 'a> {
                 self.report.kept(&directive.place, &directive.shown());
             }
         }
-        let own: Vec<&'a Directive> = host.directives.iter().collect();
-        if !is_on(&own) {
+        if !is_on(self.of_host(host, "RewriteEngine")) {
             return;
         }
+        let own: Vec<&'a Directive> = host.directives.iter().collect();
         for chain in chains(&own) {
             self.redirected_by(&chain, host);
         }
@@ -523,9 +521,8 @@ impl<'a> HostsImport<'_, 'a> {
     }
 }
 
-/// Whether rewriting is on.
-pub(super) fn is_on(directives: &[&Directive]) -> bool {
-    let engine = directives.iter().rev().find(|one| one.is("RewriteEngine"));
+/// Whether a `RewriteEngine` turns rewriting on.
+pub(super) fn is_on(engine: Option<&Directive>) -> bool {
     engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"))
 }
 
@@ -537,17 +534,4 @@ pub(super) fn last<'a>(directives: &'a [Directive], name: &str) -> Option<&'a Di
 /// Whether a name is the only one of a list, or the first of its names.
 fn only(names: &[String], name: &str) -> bool {
     names == [name.to_owned()]
-}
-
-/// An address with a port: `*:80`, `_default_:443`, `80`, `[::1]:80`.
-fn address(text: &str) -> Option<Listen> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().ok()?),
-        None => ("*", text.parse().ok()?),
-    };
-    let host = if ["0.0.0.0", "_default_", ""].contains(&host) { "*" } else { host };
-    let is_address =
-        host == "*" || host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
-    let host = if is_address { host.to_owned() } else { "*".to_owned() };
-    Some(Listen { host, port, is_tls: false, is_default: false, is_proxied: false })
 }

@@ -1,0 +1,270 @@
+//! An imported virtual host runs the scripts that Apache runs, in their pools, and sends none.
+
+use super::access_tests::{expect_denied, is_denied, of_host, runs_script, written};
+use super::*;
+
+/// `SetHandler` for the scripts of a pool.
+fn passes_to(pool: &str) -> String {
+    format!(
+        "<FilesMatch \\.php$>\nSetHandler proxy:unix:/run/{pool}.sock|fcgi://localhost\n\
+         </FilesMatch>"
+    )
+}
+
+fn in_folder(folder: &str, lines: &str) -> String {
+    format!("<Directory {folder}>\n{lines}\n</Directory>\n")
+}
+
+/// The pool of the scripts of a requested path.
+fn pool_of(imported: &Imported, path: &str) -> Option<String> {
+    let config = written(imported);
+    let site = &config.sites[0];
+    let of_path = site.rules.paths.iter().find(|rule| rule.path.matches(path.as_bytes()));
+    match (of_path.and_then(|rule| rule.pool.clone()), &site.destination) {
+        (Some(pool), _) => Some(pool),
+        (None, maitred_config::Destination::Pool(pool)) => Some(pool.clone()),
+        _ => None,
+    }
+}
+
+/// Lines of the server, outside of its virtual hosts.
+fn of_server(lines: &str) -> String {
+    format!(
+        "</VirtualHost>\n{lines}\n<VirtualHost *:80>\nServerName z.example\nDocumentRoot /srv/z"
+    )
+}
+
+#[test]
+fn the_source_of_cgi_programs_is_denied() {
+    let add = "AddHandler cgi-script .pl cgi";
+    expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
+    expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
+    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
+    expect_denied(set, &["/run/a"], &["/runs"]);
+}
+
+#[test]
+fn the_programs_of_an_expression_are_denied_and_nothing_else() {
+    let of_folders =
+        |line: &str| format!("<DirectoryMatch \"^/srv/site1/(a|b)/\">\n{line}\n</DirectoryMatch>");
+    let php = of_folders("AddHandler fcgid-script .php");
+    expect_denied(&php, &[], &["/a/x.php", "/a/x.css"]);
+    let perl = of_folders("AddHandler cgi-script .pl .php");
+    let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
+    expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
+    let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
+    expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
+    let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
+    expect_denied(index, &[], &["/index.php"]);
+    for lines in [
+        "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
+        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
+        "<Files *>\nAddHandler cgi-script .pl\n</Files>",
+        "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
+    ] {
+        let imported = of_host(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!is_denied(&imported, "/a.css"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
+    const PROXY: &str = "proxy:unix:/run/www.sock|fcgi://localhost";
+    let of_all = format!("<FilesMatch \\.php$>\nSetHandler {PROXY}\n</FilesMatch>");
+    let of_app = format!("<Directory /srv/site1/app>\n{of_all}\n</Directory>");
+    let added = format!("AddHandler {PROXY} .php");
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    for (handler, folder, line) in [
+        (&*of_all, "media.example.com", "php_admin_flag engine off"),
+        (&*of_all, "media.example.com", "SetHandler None"),
+        (&*of_app, "app/uploads", "SetHandler None"),
+        (&*added, "up", "RemoveHandler .php"),
+        (&*added, "up", "AddHandler cgi-script .pl .php\nOptions -ExecCGI"),
+        (module, "up", "RemoveType php"),
+        (module, "up", "AddType text/plain .php"),
+        (&*of_app, "app/up", "SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006"),
+        (&*of_app, "app/up", "SetHandler text/plain"),
+        (&*of_all, "up", "<FilesMatch \\.php$>\nSetHandler cgi-script\n</FilesMatch>"),
+        (module, "up", "php_value engine off"),
+    ] {
+        let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        let path = format!("/{folder}/x/a.php");
+        assert!(!runs_script(&imported, &path), "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/app/a.php"), "{lines}\n{}", imported.toml);
+    }
+    // A type is not what runs these, nor an extension those with `SetHandler`.
+    for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
+        let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
+        assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
+    }
+}
+
+#[test]
+fn files_of_the_server_precede_those_of_a_folder() {
+    let none = "<FilesMatch \".+\\.ph(p[345]?|t|tml)$\">\nSetHandler None\n</FilesMatch>";
+    let module = "LoadModule php_module /m.so\n<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
+                  SetHandler application/x-httpd-php\n</FilesMatch>";
+    let lines = format!("{}{}", in_folder("/srv/site1", none), of_server(module));
+    assert!(!runs_script(&of_host(&lines), "/a.php"), "{}", of_host(&lines).toml);
+    let denied = "<Files a.txt>\nRequire all denied\n</Files>";
+    let open = "<Files a.txt>\nRequire all granted\n</Files>";
+    let lines = format!("{}{}", in_folder("/srv/site1", denied), of_server(open));
+    expect_denied(&lines, &["/a.txt"], &["/b.txt"]);
+}
+
+#[test]
+fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
+    let www = passes_to("www");
+    let pma = in_folder("/usr/share/phpmyadmin", &passes_to("a"));
+    let alias = format!("{www}\nAlias /pma /usr/share/phpmyadmin\n{pma}");
+    let added =
+        in_folder("/srv/site1/pma", "AddHandler proxy:unix:/run/a.sock|fcgi://localhost .php");
+    let added = format!("AddHandler proxy:unix:/run/www.sock|fcgi://localhost .php\n{added}");
+    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/\n\
+                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/";
+    for lines in [&*alias, &*added, matched] {
+        let imported = of_host(lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        for (path, pool) in
+            [("/pma/", "a"), ("/pma/x.php", "a"), ("/pma/x.php/y", "a"), ("/x.php", "www")]
+        {
+            let found = pool_of(&imported, path);
+            assert_eq!(found.as_deref(), Some(pool), "{path}\n{lines}\n{}", imported.toml);
+        }
+    }
+    let two =
+        [in_folder("/srv/site1/a", &passes_to("a")), in_folder("/srv/site1/b", &passes_to("b"))];
+    let two = of_host(&two.concat());
+    assert_eq!(pool_of(&two, "/a/x.php").as_deref(), Some("a"), "{}", two.toml);
+    assert_eq!(pool_of(&two, "/b/x.php").as_deref(), Some("b"), "{}", two.toml);
+    assert!(two.toml.contains("allow_php"), "{}", two.toml);
+    let apps = ["", "/crm", "/crm/www"].map(|name| format!("/srv/site1/apps{name}"));
+    let nested = [
+        format!("{www}\n"),
+        in_folder(&apps[0], &passes_to("a")),
+        in_folder(&apps[1], &passes_to("b")),
+        in_folder(&apps[2], &passes_to("www")),
+    ];
+    let nested = of_host(&nested.concat());
+    for (path, pool) in [
+        ("/apps/x.php", "a"),
+        ("/apps/crm/x.php", "b"),
+        ("/apps/crm/www/x.php", "www"),
+        ("/x.php", "www"),
+    ] {
+        assert_eq!(pool_of(&nested, path).as_deref(), Some(pool), "{path}\n{}", nested.toml);
+    }
+}
+
+#[test]
+fn scripts_whose_pool_is_unknown_do_not_run() {
+    let module = "LoadModule php_module /m.so\n";
+    let of_all = "<FilesMatch \\.php$>\nSetHandler application/x-httpd-php\n</FilesMatch>";
+    let by_module = format!("{module}{}", in_folder("/srv/site1/a", of_all));
+    for lines in [in_folder("/srv/site1/a", &passes_to("other")), by_module] {
+        let imported = of_host(&format!("{}\n{lines}", passes_to("www")));
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!runs_script(&imported, "/a/x.php"), "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/x.php"), "{lines}\n{}", imported.toml);
+    }
+    let some = "<Files index.php>\nSetHandler proxy:unix:/run/a.sock|fcgi://localhost\n</Files>";
+    let some = of_host(&format!("{}\n{some}", passes_to("www")));
+    assert!(!some.report.keeps_access(), "{}", some.report);
+    assert_eq!(pool_of(&some, "/index.php/a").as_deref(), Some("a"), "{}", some.toml);
+}
+
+#[test]
+fn scripts_that_are_excepted_from_a_fastcgi_server_are_refused() {
+    let passed = r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/site1/$1";
+    for (lines, runs) in [
+        (format!("ProxyPass /uploads !\n{passed}"), false),
+        (format!("ProxyPassMatch ^/uploads/ !\n{passed}"), false),
+        (format!("{passed}\n<Location /uploads>\nProxyPass !\n</Location>"), false),
+        (format!("{passed}\nProxyPass /uploads !"), true),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn a_rule_that_sets_a_handler_for_scripts_is_left_out_as_access() {
+    for (rule, is_access) in [
+        (r"^/uploads/.*\.php$ - [H=text/plain]", true),
+        (r"^/uploads/ - [T=text/plain]", true),
+        (r"\.css\.gz$ - [T=text/css,E=no-gzip:1]", false),
+    ] {
+        let imported = of_host(&format!("RewriteEngine on\nRewriteRule {rule}"));
+        assert_eq!(!imported.report.keeps_access(), is_access, "{rule}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn the_pool_of_a_folder_has_the_settings_of_those_around_it() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php\n";
+    let app = "php_admin_value open_basedir /srv/site1/app\nphp_value memory_limit 8M";
+    let app = in_folder("/srv/site1/app", app);
+    let inner = "php_value memory_limit 9M\nphp_value open_basedir /";
+    let inner = in_folder("/srv/site1/app/inner", inner);
+    let location = "<Location /app>\nSetEnv X 1\n</Location>\n";
+    let lines = format!("{module}{inner}{app}{location}");
+    let imported = of_host(&lines);
+    for (path, limit) in [("/app/inner/x.php", "9M"), ("/app/x.php", "8M")] {
+        let name = pool_of(&imported, path).unwrap_or_default();
+        let config = written(&imported);
+        let pool = config.pool(&name).expect("a pool");
+        let admin = pool.php_admin_value.get("open_basedir").map(String::as_str);
+        assert_eq!(admin, Some("/srv/site1/app"), "{path}\n{}", imported.toml);
+        let value = pool.php_value.get("memory_limit").map(String::as_str);
+        assert_eq!(value, Some(limit), "{path}\n{}", imported.toml);
+        assert!(!pool.php_value.contains_key("open_basedir"), "{path}\n{}", imported.toml);
+        assert!(pool.env.iter().any(|(name, _)| name == "X"), "{path}\n{}", imported.toml);
+    }
+    let alias = in_folder("/srv/docs", "php_value memory_limit 9M");
+    let root = in_folder("/srv/site1", "php_admin_value open_basedir /srv/site1");
+    let imported = of_host(&format!("{module}Alias /docs /srv/docs\n{root}{alias}"));
+    let name = pool_of(&imported, "/docs/x.php").unwrap_or_default();
+    let config = written(&imported);
+    let pool = config.pool(&name).expect("a pool");
+    assert!(!pool.php_admin_value.contains_key("open_basedir"), "{}", imported.toml);
+}
+
+#[test]
+fn files_that_are_passed_to_php_are_left_out_as_access_unless_they_are_its_source() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let files = |names: &str| passes_to("www").replace("\\.php$", names);
+    for (lines, is_access) in [
+        (format!("{module} .html"), true),
+        (files("\"\\.(php|html)$\""), true),
+        (in_folder("/srv/site1/a", &files("\"\\.(php|inc)$\"")), true),
+        (format!("{module} .phtml .php5"), false),
+        (files("\".+\\.ph(?:ar|p|tml)$\""), false),
+    ] {
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn paths_that_lead_elsewhere_lead_to_no_file_of_the_document_root() {
+    for lines in [
+        "<Location /x>\nAlias /srv/other\n</Location>",
+        "<Location /x>\nSetHandler proxy:unix:/run/x.sock|http://localhost\n</Location>",
+        "<Directory /srv/site1/x>\nSetHandler proxy:uwsgi://127.0.0.1:9000\n</Directory>",
+        "RewriteEngine on\nRewriteRule ^/x/(.*) fcgi://127.0.0.1:9000/$1 [P]",
+    ] {
+        let imported = of_host(lines);
+        assert!(is_denied(&imported, "/x/a"), "{lines}\n{}", imported.toml);
+        assert!(!is_denied(&imported, "/a"), "{lines}\n{}", imported.toml);
+    }
+    let lines = "Alias / /srv/app/\nAlias /a /srv/a\n<Directory /srv/app/private>\n\
+                 Require all denied\n</Directory>";
+    expect_denied(lines, &["/private/x"], &["/x"]);
+    let config = written(&of_host(lines));
+    assert_eq!(config.sites[0].root, std::path::Path::new("/srv/app"));
+}

@@ -1,0 +1,70 @@
+//! The pools of php-fpm that an import writes.
+
+use crate::FileReader;
+
+const NGINX: &str = "http { server { listen 80; root /srv; location ~ \\.php$ {\n\
+    fastcgi_pass unix:/run/php.sock; } } }\n";
+const POOL: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 007\n\
+    request_terminate_timeout = 30s\nclear_env = no\nprocess.priority = \"x\n";
+
+struct Both;
+
+impl FileReader for Both {
+    fn read(&self, path: &str) -> Result<String, String> {
+        Ok(if path == "/fpm.conf" { POOL } else { NGINX }.to_owned())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        vec![pattern.to_owned()]
+    }
+
+    fn resolved(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+struct Remi;
+
+impl FileReader for Remi {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let pool = |php: &str| format!("[www]\nlisten = /run/{php}.sock\n");
+        let found = ["php82", "php83"].into_iter().find(|php| path.contains(php));
+        let of_83 = path.contains("php83");
+        let own = if of_83 { "apparmor_hat = x\nuser = a\n" } else { "chroot = /php82\n" };
+        let nginx = NGINX.replace("/run/php", "/run/php83");
+        Ok(found.map_or(nginx, |php| format!("{}{own}", pool(php))))
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        vec![pattern.to_owned()]
+    }
+
+    fn resolved(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+#[test]
+fn pools_of_one_name_are_those_of_each_php_fpm() {
+    let fpm = ["php82", "php83"].map(|php| format!("/etc/opt/remi/{php}/php-fpm.conf"));
+    let imported = crate::nginx::import(&Remi, "/nginx.conf", &fpm).expect("a configuration");
+    assert!(imported.toml.contains("user = \"a\""), "{}", imported.toml);
+    assert!(!imported.toml.contains("/php82"), "{}", imported.toml);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn numbers_are_those_of_toml() {
+    let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
+    let toml = imported.expect("a configuration").toml;
+    assert!(toml.contains("\nmax_children = 7  #"), "{toml}");
+    assert!(!toml.contains("process_priority"), "{toml}");
+}
+
+#[test]
+fn a_pools_own_limit_of_time_and_its_environment_stay() {
+    let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
+    let toml = imported.expect("a configuration").toml;
+    assert!(toml.contains("\nrequest_terminate_timeout = \"30s\"  #"), "{toml}");
+    assert!(toml.contains("\npass_env = \"all\"  #"), "{toml}");
+}
