@@ -48,6 +48,7 @@ pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager
 pub use model::private_dir::PrivateDir;
 pub use model::purge_log::{Peers, PurgeLog, PurgeLogPlace};
 pub use model::redis::{Redis, RedisServer};
+pub use model::root_owner::RootOwner;
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use model::trace_export::{CollectorUrl, Traces};

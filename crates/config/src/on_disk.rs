@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::Path;
 use std::{fs, io};
 
+use maitred_os::folder_lookups::look_up;
+
 /// The largest configuration that is read, in bytes, with all its files. Ten thousand sites need
 /// two million.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -16,7 +18,7 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) fn read_text(path: &Path, most: usize) -> Result<String, String> {
     let cannot = |error: io::Error| format!("cannot be read: {error}");
     // A pipe would block the reader until a writer opens it.
-    let metadata = fs::metadata(path).map_err(cannot)?;
+    let metadata = look_up(path, || fs::metadata(path)).map_err(cannot)?;
     if !metadata.is_file() {
         let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
         return Err(format!("is {kind}; name a file"));
@@ -39,7 +41,7 @@ pub(crate) fn read_text(path: &Path, most: usize) -> Result<String, String> {
 
 /// Why `path` is no usable directory, as the end of a sentence that starts with it.
 pub fn directory_problem(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
+    match look_up(path, || fs::metadata(path)) {
         Ok(metadata) if !metadata.is_dir() => {
             Some("is not a directory; name the directory".to_owned())
         }
@@ -50,7 +52,7 @@ pub fn directory_problem(path: &Path) -> Option<String> {
 }
 
 pub(crate) fn file_problem(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
+    match look_up(path, || fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Some("is a directory; name the file".to_owned()),
         Ok(_) => None,
         Err(error) => Some(lookup_problem(&error, "file")),

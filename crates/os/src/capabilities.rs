@@ -49,6 +49,17 @@ pub fn keep_only_inspection() -> io::Result<()> {
     crate::roots::keep_only(kept)
 }
 
+/// Drops all capabilities of this process but those to look into folders of other users, with its
+/// own rights or with theirs. For a process with one thread.
+///
+/// # Errors
+/// Never on the kernels we support: a process may always give capabilities up.
+pub fn keep_only_lookups() -> io::Result<()> {
+    let looks = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    let becomes = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    crate::roots::keep_only(capabilities(None)?.permitted & (looks | becomes))
+}
+
 /// Keeps programs that this process starts from gaining privileges by set-user-ID, set-group-ID or
 /// file capabilities (`PR_SET_NO_NEW_PRIVS`). It cannot be undone. For a process with one thread.
 ///

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use maitred_os::fork::{HowEnded, OwnProc, Side, exit_now, fork_orphan, reap};
+use maitred_os::forked_task::fork_task;
 use maitred_os::packets::Packets;
 use maitred_os::preemption::PreemptionProbe;
 use maitred_os::sigterm;
@@ -17,7 +18,7 @@ use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_child_that_ends_says_how", a_child_that_ends_says_how as fn()),
         ("a_child_that_takes_too_long_is_killed", a_child_that_takes_too_long_is_killed),
         (
@@ -25,6 +26,10 @@ fn main() {
             a_child_that_nobody_waits_for_any_more_is_killed,
         ),
         ("a_child_prints_to_nowhere", a_child_prints_to_nowhere),
+        (
+            "a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic",
+            a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic,
+        ),
         ("a_child_dies_with_who_sent_it", a_child_dies_with_who_sent_it),
         (
             "a_child_of_one_that_heeds_sigterm_ends_by_it",
@@ -107,6 +112,40 @@ fn a_child_prints_to_nowhere() {
     let mut heard = String::new();
     File::from(read).read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "");
+}
+
+fn a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic() {
+    let files: Vec<File> = (0..4).map(|_| File::open("/dev/null").unwrap()).collect();
+    let kept = [files[2].as_fd(), files[0].as_fd()];
+    let numbers: Vec<i32> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    let task = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open: Vec<i32> =
+            all.map(|fd| fd.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+        let is_known = |fd: &i32| *fd < 3 || numbers.contains(fd);
+        // One more lists them.
+        let others = open.iter().filter(|fd| !is_known(fd)).count();
+        let are_kept = numbers.iter().all(|fd| open.contains(fd));
+        if are_kept && others == 1 { 7 } else { 8 }
+    };
+    let pid = fork_task(&kept, task).unwrap();
+    assert_eq!(collect(), (pid, HowEnded::Exited(7)));
+    std::panic::set_hook(Box::new(|_| {}));
+    let pid = fork_task(&[], || panic!("in the task")).unwrap();
+    let _ = std::panic::take_hook();
+    assert_eq!(collect(), (pid, HowEnded::Exited(101)));
+}
+
+/// Waits for the end of the only child.
+fn collect() -> (i32, HowEnded) {
+    let until = Instant::now() + LONG;
+    while Instant::now() < until {
+        if let Some(ended) = reap().unwrap() {
+            return (ended.pid, ended.how);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("no child ended");
 }
 
 fn a_child_dies_with_who_sent_it() {

@@ -182,7 +182,8 @@ fn take_over(
     show_title(&config);
     identity::distrust_groups(&config);
     // A missing PHP version is reported when it is needed: running pools continue.
-    let (programs, _) = Programs::find(&config);
+    let (programs, lacking) = Programs::find(&config);
+    let faults = state.faults.clone();
     let last_generation = state.last_generation;
     let resumed = Resumed {
         elapsed: state.elapsed,
@@ -190,6 +191,7 @@ fn take_over(
         cookies: state.cookies.clone(),
         reload_later: state.reload_later,
         purge_log: state.purge_log.clone(),
+        stuck_lookups: state.stuck_lookups.clone(),
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {
@@ -211,7 +213,7 @@ fn take_over(
     if plan.is_fpm() {
         listen::announce(&plan.listeners);
     }
-    plan.faults = examine(&plan.config, plan.source.file()).0.faults;
+    plan.take_faults_over(faults, lacking);
     plan.follow_configuration();
     let mut scoreboards = Scoreboards::inherited(plan.threads, inherited.scoreboards);
     scoreboards.add_all(inherited.pools.iter().map(RunningPool::name))?;

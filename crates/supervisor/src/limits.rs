@@ -184,6 +184,20 @@ pub const LOGS_PER_OPENER: usize = 100;
 /// Most such processes that still wait for locks: then none is started until one of them has ended.
 pub const LOG_OPENERS_STUCK: usize = 16;
 
+/// Timeout of a lookup in a folder of a tenant, which takes microseconds unless a program holds the
+/// lock of the folder, or a disk is slow.
+pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Timeout of all lookups of a reload, or of a check of sites with a fault.
+pub const LOOKUPS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most processes that wait for the locks of folders, though they were killed: then none is started
+/// until one of them has ended.
+pub const LOOKUPS_STUCK: usize = 8;
+
+/// Most bytes of what such a process has found: the configuration and its faults.
+pub const LOOKUP_RESULT_BYTES: usize = 256 << 20;
+
 /// An episode of slow scripts ends after this time without one.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,8 @@
 //! The resources of a configuration on this machine: sockets, logs, certificates, programs.
 
 pub mod config_source;
+pub mod examined_config;
+pub mod folder_lookups;
 
 use std::path::Path;
 
@@ -18,6 +20,7 @@ use crate::logging::log_files;
 use crate::logging::terminal::Terminal;
 use crate::peer::Peer;
 use crate::plan::config_source::{Invocation, LOG_VARIABLE, Source};
+use crate::plan::examined_config::ExaminedConfig;
 use crate::processes::plan::{PoolPlan, processors};
 use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
@@ -107,6 +110,9 @@ impl Plan {
             faults,
             ..Plan::over(config, source, invocation, log_level, Found { listeners, programs })?
         };
+        for warning in confinement::warnings(&plan.config) {
+            warn!("{warning}");
+        }
         Ok((plan, pools))
     }
 
@@ -155,10 +161,38 @@ impl Plan {
     /// Applies the limits that hold for all processes of a pool together, and logs those that the
     /// machine does not support.
     pub fn limit(&mut self, config: &Config) {
-        let lacking = Groups::arrange(&mut self.groups, config).err();
-        for warning in confinement::warnings(config).chain(lacking) {
-            warn!("{warning}");
+        if let Err(lacking) = Groups::arrange(&mut self.groups, config) {
+            warn!("{lacking}");
         }
+    }
+
+    /// Takes over the faults of the program before an upgrade, and adds the programs that are
+    /// lacking. An older program hands over none: the folders are looked up then.
+    pub fn take_faults_over(&mut self, faults: Option<Faults>, lacking: Vec<Error>) {
+        let (config, file) = (&self.config, self.source.file());
+        let mut findings = Findings::among(lacking, config, file);
+        let before = || examine_folders(config, file).faults;
+        let faults = faults.unwrap_or_else(before);
+        findings.add(Findings { mistakes: Vec::new(), faults });
+        self.faults = findings.faults;
+    }
+
+    /// What is wrong with a configuration that was examined, with the programs that were found.
+    pub fn findings(&self, examined: &mut ExaminedConfig) -> (Findings, Programs) {
+        let (programs, lacking) = Programs::find(&examined.config);
+        let mut findings = examined.take_findings();
+        findings.add(Findings::among(lacking, &examined.config, self.source.file()));
+        (findings, programs)
+    }
+
+    /// The faults by now, where those were examined that it has.
+    pub fn faults_by_now(&mut self, mut examined: ExaminedConfig) -> Faults {
+        let (sections, file) = (Examined::Of(self.faults.sections()), self.source.file());
+        let lacking = self.programs.missing_by_now(&self.config, &sections);
+        let mut findings = examined.take_findings();
+        findings.add(Findings::among(lacking, &self.config, file));
+        findings.faults.extend(self.certificates.iter().flat_map(Certificates::faults));
+        findings.faults
     }
 
     /// Closes the listeners: the kernel rejects new clients at once, and they can go elsewhere.
@@ -220,6 +254,13 @@ impl Plan {
 /// that were found. For a process with one thread.
 pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
     let (programs, lacking) = Programs::find(config);
+    let mut findings = examine_folders(config, file);
+    findings.add(Findings::among(lacking, config, file));
+    (findings, programs)
+}
+
+/// The same without the programs.
+pub fn examine_folders(config: &Config, file: Option<&Path>) -> Findings {
     identity::distrust_groups(config);
     let (front, no_front) = match identity::of_front(config) {
         Ok(front) => (front, None),
@@ -228,26 +269,23 @@ pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
     let mut found = of_sites_and_pools(config, front.as_ref(), &Examined::All);
     found.errors.extend(no_front);
     found.errors.extend(private_folders::mistakes(config));
-    found.errors.extend(lacking);
     found.errors.extend(peer_secret::mistake(config));
     found.errors.extend(listen::mistakes(config));
     found.errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    (found.findings(config, file), programs)
+    found.findings(config, file)
 }
 
 /// The faults of the sites and pools that have `faults`, by now. Nothing is looked up for the
 /// others, which serve: a directory of users may be slow, and a disk with folders may not respond.
-/// For a process with one thread.
+/// Programs are left out. For a process with one thread.
 pub fn examine_again(
     config: &Config,
     file: Option<&Path>,
     front: Option<&Identity>,
     faults: &Faults,
-    programs: &mut Programs,
 ) -> Faults {
     let examined = Examined::Of(faults.sections());
-    let mut found = of_sites_and_pools(config, front, &examined);
-    found.errors.extend(programs.missing_by_now(config, &examined));
+    let found = of_sites_and_pools(config, front, &examined);
     found.findings(config, file).faults
 }
 
@@ -330,7 +368,7 @@ mod tests {
     fn found(faults: &[Fault]) -> BTreeSet<Section> {
         let mut before = Faults::default();
         before.extend(faults.iter().cloned());
-        examine_again(&config(), None, None, &before, &mut Programs::default()).sections()
+        examine_again(&config(), None, None, &before).sections()
     }
 
     #[test]

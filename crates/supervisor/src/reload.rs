@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   requested ──▶ read, checked ──▶ sent to the front ──▶ each changed pool on trial ──▶ done
+//!              (in a process of its own)
 //!                    │ refused           │ refused                 │ failed
 //!                    ▼                   ▼                         ▼
 //!            nothing is changed    nothing is changed    that pool keeps its generation
@@ -46,6 +47,8 @@ pub type Outcome = Result<String, String>;
 pub struct Reloader {
     last: Ticket,
     current: Option<Reload>,
+    /// The reload whose configuration is being examined.
+    examined: Option<Ticket>,
     /// Configurations that the front was sent and has not replied to.
     unanswered: u32,
     /// The front uses the configuration of a reload that was given up.
@@ -99,6 +102,8 @@ pub struct Reload {
     pub certificates: Option<Certificates>,
     /// The faults of single sites and pools.
     pub faults: Faults,
+    /// What this machine does not have for the configuration.
+    pub warnings: Vec<String>,
     /// What becomes of the pools.
     pub changes: PoolChanges,
     /// Pools that are restarted only for a larger OPcache.
@@ -144,6 +149,7 @@ impl Reload {
             logs: LogManager::default(),
             certificates: None,
             faults: Faults::default(),
+            warnings: Vec::new(),
             changes,
             outgrown: BTreeSet::new(),
             preloading: BTreeSet::new(),
@@ -195,7 +201,17 @@ impl Reloader {
 
     /// Whether one is going on.
     pub fn is_going_on(&self) -> bool {
-        self.current.is_some()
+        self.current.is_some() || self.examined.is_some()
+    }
+
+    /// The reload whose configuration is being examined by now; or none is.
+    pub fn examine(&mut self, ticket: Option<Ticket>) {
+        self.examined = ticket;
+    }
+
+    /// A reload is refused, which its caller logs.
+    pub fn refuse(&mut self, ticket: Ticket, why: String) {
+        self.store(ticket, Err(why));
     }
 
     /// A reload was requested, which has to wait; or none waits any more.

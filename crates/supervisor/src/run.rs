@@ -6,6 +6,7 @@
 
 mod children;
 mod commands;
+mod folder_lookups;
 mod front_liveness;
 mod fronts;
 mod jobs;
@@ -43,6 +44,7 @@ use crate::jobs::Jobs;
 use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
 use crate::logging::exit_reports::ExitReports;
 use crate::plan::Plan;
+use crate::plan::folder_lookups::{Lookups, StuckLookup};
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::pipe_reader::PipeReader;
@@ -91,6 +93,7 @@ pub struct Supervisor {
     pools: Pools,
     fronts: Fronts,
     reloader: Reloader,
+    lookups: Lookups,
     restarts: RestartRequests,
     watches: Watches,
     preloading: PreloadingPools,
@@ -157,6 +160,8 @@ pub struct Resumed {
     pub reload_later: bool,
     /// Purges between nodes.
     pub purge_log: PurgeLogBefore,
+    /// The processes that look names up and were late.
+    pub stuck_lookups: Vec<StuckLookup>,
 }
 
 impl Supervisor {
@@ -171,6 +176,7 @@ impl Supervisor {
             pools: parts.pools,
             fronts: parts.fronts,
             reloader: Reloader::default(),
+            lookups: Lookups::default(),
             restarts: RestartRequests::default(),
             watches: Watches::default(),
             preloading: PreloadingPools::default(),
@@ -214,6 +220,7 @@ impl Supervisor {
             reaps_on: true,
             cookies: state.cookies,
             purge_log: PurgeLogManager::resumed(state.purge_log),
+            lookups: Lookups::new(state.stuck_lookups),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());
@@ -387,6 +394,7 @@ impl Supervisor {
         self.keep_spare_zygotes();
         // An upgrade that is refused allows workers again, which the reload passes on to the pools.
         self.keep_upgrade();
+        self.keep_lookups();
         self.watch_configuration();
         self.start_postponed();
         self.keep_reload();

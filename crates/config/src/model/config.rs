@@ -2,6 +2,7 @@
 //!
 //! Sent to the front as JSON, so all text in it is UTF-8.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::model::log_target::LogTarget;
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::model::private_dir::PrivateDir;
 use crate::model::purge_log::PurgeLog;
+use crate::model::root_owner::RootOwner;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::{CertificateFiles, Tls};
 use crate::model::trace_export::Traces;
@@ -115,6 +117,9 @@ pub struct Config {
     pub spare_zygotes: u32 = 2,
     /// The pools, sorted by name.
     pub pools: Vec<Pool> = Vec::new(),
+    /// The owners of the document roots of pools without `user`, by the name of the pool, as they
+    /// were when a server read this. They are looked up again at a reload only.
+    pub root_owners: BTreeMap<String, RootOwner> = BTreeMap::new(),
     /// The sites, in the order of the file, at least one unless every pool has a FastCGI listener.
     /// Each host is in one of them only.
     pub sites: Vec<Site> = Vec::new(),

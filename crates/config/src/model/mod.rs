@@ -21,6 +21,7 @@ pub mod pool;
 pub mod private_dir;
 pub mod purge_log;
 pub mod redis;
+pub mod root_owner;
 pub mod site;
 pub mod tls;
 pub mod trace_export;

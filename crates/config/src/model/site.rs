@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use maitred_os::folder_lookups::look_up;
 use maitred_pagecache::fingerprint::fingerprint;
 use maitred_rules::settings::Upstream;
 use maitred_rules::{IpNet, Rules};
@@ -137,7 +138,7 @@ pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
     let aliases = site.rules.aliases.iter().map(|alias| ("aliases", &alias.folder));
     let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
     folders.find_map(|(setting, named)| {
-        let folder = named.canonicalize();
+        let folder = look_up(named, || named.canonicalize());
         let folder: &Path = folder.as_deref().unwrap_or(named);
         (!folder.starts_with(chroot)).then(|| {
             format!(

@@ -45,7 +45,7 @@ impl SlowDisk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
 
@@ -53,10 +53,11 @@ mod tests {
     async fn few_threads_use_a_disk_that_does_not_respond_and_nothing_waits_long() {
         let disk = Arc::new(SlowDisk::default());
         let (release, stuck) = mpsc::channel::<()>();
-        let stuck = Arc::new(std::sync::Mutex::new(stuck));
+        let stuck = Arc::new(Mutex::new(stuck));
         let waiting = (0..THREADS).map(|_| {
             let (disk, stuck) = (disk.clone(), stuck.clone());
-            tokio::spawn(async move { disk.run(move || stuck.lock().map(|one| one.recv())).await })
+            let work = move || stuck.lock().is_ok_and(|one| one.recv().is_ok());
+            tokio::spawn(async move { disk.run(work).await })
         });
         let waiting: Vec<_> = waiting.collect();
         while disk.turns.available_permits() > 0 {

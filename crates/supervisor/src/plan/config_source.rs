@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use maitred_config::Config;
 use maitred_os::users;
 
+use crate::system::faults::Examined;
 use crate::system::identity;
 
 /// The environment variable that sets the log level of our processes.
@@ -94,6 +95,7 @@ impl Source {
     /// All its mistakes.
     pub fn load(&self) -> Result<Config, String> {
         let mut config = (self.load)()?;
+        identity::find_root_owners(&mut config, &Examined::All);
         let access = &mut config.admin_access;
         access.users.push(users::current().uid);
         config.admin_access.has_several_users = identity::has_several_users(&config);

@@ -68,6 +68,20 @@ fn list(names: &[&String]) -> String {
 }
 
 impl ReloadScope {
+    /// The scope of a reload that takes over what an earlier one had not done.
+    pub fn with(self, earlier: ReloadScope) -> ReloadScope {
+        match (self, earlier) {
+            (ReloadScope::Named(mut names), ReloadScope::Named(more)) => {
+                names.extend(more);
+                ReloadScope::Named(names)
+            }
+            (ReloadScope::All, _) | (_, ReloadScope::All) => ReloadScope::All,
+            (named @ ReloadScope::Named(_), _) | (_, named @ ReloadScope::Named(_)) => named,
+            (ReloadScope::Mended, ReloadScope::Mended) => ReloadScope::Mended,
+            (ReloadScope::Changed, _) | (_, ReloadScope::Changed) => ReloadScope::Changed,
+        }
+    }
+
     /// The pools that were requested by name.
     pub fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {

@@ -69,6 +69,7 @@ impl Supervisor {
     fn is_own_process(&self, pid: i32) -> bool {
         self.fronts.line_of(pid).is_some()
             || self.upgrader.is_trial(pid)
+            || self.lookups.is_process(pid)
             || self.acme.is_process(pid)
             || self.acme.is_shared_process(pid)
             || self.purge_log.is_process(pid)
@@ -133,6 +134,8 @@ impl Supervisor {
         } else if self.upgrader.is_trial(pid) {
             let (program, now) = (&self.plan.invocation.program, self.now());
             self.upgrader.tried(program, how, now);
+        } else if self.lookups.is_process(pid) {
+            self.lookups.process_ended(pid, how);
         } else if self.acme.is_process(pid) {
             self.acme().process_ended(pid, how);
         } else if self.acme.is_shared_process(pid) {

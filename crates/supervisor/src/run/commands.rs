@@ -54,7 +54,7 @@ impl Supervisor {
                 }
                 Err(why) => Reply::Refused { why },
             },
-            Ok(Request::Reload { pools }) => match self.reload(&ReloadScope::Named(pools)) {
+            Ok(Request::Reload { pools }) => match self.reload(ReloadScope::Named(pools)) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", connection.pid());
                     self.systemd.reloads();

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tracing::{error, info};
 
 use super::Supervisor;
+use super::folder_lookups::log_refused;
 use crate::limits::{FAULTS_CHECKED_FIRST, FAULTS_CHECKED_LONGEST, Moment};
-use crate::plan::{self, Plan};
+use crate::plan::examined_config::ExaminedConfig;
+use crate::plan::folder_lookups::LookupOrder;
 use crate::reload::ReloadScope;
 use crate::system::faults::{Faults, Loss};
-use crate::tls::certificates::Certificates;
 
 /// The times of the checks whether faults are mended: a fault that lasts is checked at growing
 /// intervals, since each check takes time of the supervisor.
@@ -36,17 +37,31 @@ impl FaultChecks {
 }
 
 impl Supervisor {
-    /// Checks whether faults are mended when that is due. Pools and logs come back by a reload of
-    /// the configuration in use; the front and the certificates find their files themselves.
+    /// Checks whether faults are mended when that is due, in a process of its own.
     pub(super) fn keep_faults(&mut self) {
         let now = self.now();
         if self.faults_deadline().is_none_or(|due| due > now) {
             return;
         }
-        let Plan { config, source, front_identity, faults, programs, .. } = &mut self.plan;
-        let front = front_identity.as_ref();
-        let mut found = plan::examine_again(config, source.file(), front, faults, programs);
-        found.extend(self.plan.certificates.iter().flat_map(Certificates::faults));
+        if let Err(why) = self.lookups.start(LookupOrder::Faults, &self.plan, now) {
+            self.faults_examined(Err(why));
+        }
+    }
+
+    /// The faults were checked, or could not be. Pools and logs come back by a reload of the
+    /// configuration in use; the front and the certificates find their files themselves.
+    pub(super) fn faults_examined(&mut self, outcome: Result<ExaminedConfig, String>) {
+        let now = self.now();
+        if !self.may_check_faults() {
+            return;
+        }
+        let found = match outcome {
+            Ok(examined) => self.plan.faults_by_now(examined),
+            Err(why) => {
+                error!("whether sites with a fault are mended cannot be checked: {why}");
+                return self.fault_checks.done(now, false);
+            }
+        };
         let (mended, new) = (self.plan.faults.without(&found), found.without(&self.plan.faults));
         self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());
         for fault in new.iter() {
@@ -61,18 +76,22 @@ impl Supervisor {
         let has_logs = mended.iter().any(|fault| fault.loss == Loss::Log);
         self.plan.faults = found;
         if (has_pools || has_logs)
-            && let Err(why) = self.reload_to(self.plan.config.clone(), &ReloadScope::Mended)
+            && let Err(why) = self.reload(ReloadScope::Mended)
         {
-            error!("the mended sites need a reload, which is refused: {why}");
+            log_refused(&why, &ReloadScope::Mended);
         }
+    }
+
+    fn may_check_faults(&self) -> bool {
+        let is_free = !self.reloader.is_going_on() && !self.upgrader.is_going_on();
+        // Certificates have checks of their own.
+        self.phase.is_serving() && is_free && self.plan.faults.need_checks()
     }
 
     /// When the faults are checked next.
     pub(super) fn faults_deadline(&self) -> Option<Moment> {
-        let is_free = !self.reloader.is_going_on() && !self.upgrader.is_going_on();
-        // Certificates have checks of their own.
-        let is_checked = self.phase.is_serving() && is_free && self.plan.faults.need_checks();
-        is_checked.then(|| self.fault_checks.next())
+        let is_due = self.may_check_faults() && !self.lookups.are_made();
+        is_due.then(|| self.fault_checks.next())
     }
 
     /// Uses the faults of a new configuration, and logs those that are new.

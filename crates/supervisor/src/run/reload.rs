@@ -11,6 +11,7 @@ use maitred_os::signals::Signal;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
+use super::folder_lookups::{TAKEN_OVER, log_refused};
 use crate::capacity::spare_zygotes;
 use crate::error::Error;
 use crate::fpm;
@@ -19,8 +20,8 @@ use crate::fronts::log_manager::{LogManager, reopen_error_log};
 use crate::limits::{CONSENT, Moment, TRIAL};
 use crate::listen;
 use crate::peer::Peer;
-use crate::plan;
 use crate::plan::config_source::Invocation;
+use crate::plan::examined_config::ExaminedConfig;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
@@ -28,6 +29,7 @@ use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
 use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
 use crate::system::cgroups::Groups;
+use crate::system::identity;
 use crate::system::programs::Programs;
 use crate::tls::certificates::Certificates;
 
@@ -45,8 +47,8 @@ impl Supervisor {
 
     fn reload_changes(&mut self) {
         self.systemd.reloads();
-        if let Err(why) = self.reload(&ReloadScope::Changed) {
-            error!("the reload is refused, all is as before: {why}");
+        if let Err(why) = self.reload(ReloadScope::Changed) {
+            log_refused(&why, &ReloadScope::Changed);
         }
     }
 
@@ -97,41 +99,24 @@ impl Supervisor {
         }
         self.reloader.postpone(false);
         self.fpm.reload_started();
-        if let Err(why) = self.reload(&ReloadScope::All) {
-            fpm::log_refused_reload(&why);
+        if let Err(why) = self.reload(ReloadScope::All) {
+            log_refused(&why, &ReloadScope::All);
         }
     }
 
-    /// Starts a reload: the configuration is read again, and the pools that have changed, and those
-    /// of the `scope`, get a new generation. It takes over what a current reload has not done yet.
+    /// Goes on with a reload whose configuration was examined.
     ///
     /// # Errors
     /// One sentence or more; nothing has been changed then.
-    pub(super) fn reload(&mut self, scope: &ReloadScope) -> Result<Ticket, String> {
-        if !self.phase.is_serving() {
-            return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
-        }
-        if self.upgrader.is_going_on() {
-            return Err("an upgrade is going on; reload when it is over".to_owned());
-        }
-        let config = self.plan.source.load()?;
-        let ticket = self.reload_to(config, scope)?;
-        if let Some(reload) = self.reloader.current() {
-            self.preloading.reloading(&reload.changes.restarted);
-        }
-        Ok(ticket)
-    }
-
-    /// Starts a reload to a configuration.
-    ///
-    /// # Errors
-    /// As [`Supervisor::reload`].
     pub(super) fn reload_to(
         &mut self,
-        mut config: Config,
+        mut examined: ExaminedConfig,
         scope: &ReloadScope,
-    ) -> Result<Ticket, String> {
-        let (mut findings, programs) = plan::examine(&config, self.plan.source.file());
+        ticket: Ticket,
+    ) -> Result<(), String> {
+        let (mut findings, programs) = self.plan.findings(&mut examined);
+        let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
+        identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
         findings.faults.extend(certificates.iter().flat_map(Certificates::faults));
@@ -144,7 +129,7 @@ impl Supervisor {
         if !stays.is_empty() {
             warn!("{}", needs_restart(&stays));
         }
-        if let Some(why) = config.site_outside_of_chroot() {
+        if let Some(why) = outside_of_chroot {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let logs = self.plan.logs.open_for(&config, &self.plan.config)?;
@@ -157,13 +142,13 @@ impl Supervisor {
         let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
         let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
             .map_err(|why| why.to_string())?;
-        self.give_up_reload("a later reload has taken over what this one had not done yet");
-        let ticket = self.reloader.next_ticket();
+        self.give_up_reload(TAKEN_OVER);
         let mut reload = Reload {
             listeners,
             logs,
             certificates,
             faults,
+            warnings,
             kept,
             changes_users: *scope != ReloadScope::Mended,
             lets_rest: *scope == ReloadScope::All,
@@ -173,13 +158,16 @@ impl Supervisor {
         self.plan.programs = programs;
         Groups::arrange_added(&mut self.plan.groups, &reload.config, &reload.changes.added);
         self.add_pools(&mut reload);
+        if *scope != ReloadScope::Mended {
+            self.preloading.reloading(&reload.changes.restarted);
+        }
         self.reloader.start(reload);
         self.send_configuration();
         self.retry_all_starts();
-        Ok(ticket)
+        Ok(())
     }
 
-    /// Gives the current reload up: a later one takes over, or the server stops.
+    /// Gives the current reload up.
     pub(super) fn give_up_reload(&mut self, why: &str) {
         let Some(reload) = self.reloader.take() else {
             return;
@@ -296,6 +284,7 @@ impl Supervisor {
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
         self.plan.limit(&reload.config);
+        reload.warnings.iter().for_each(|warning| warn!("{warning}"));
         self.follow_faults(reload.faults.clone());
         self.keep_groups();
         self.plan.follow_configuration();

@@ -132,6 +132,7 @@ impl Supervisor {
         self.jobs.kill_probes();
         // The next program does not know these entries.
         self.slowlog_writers.keep(&self.plan.environment, true, self.now());
+        self.lookups.give_up();
         self.end_memory_reader();
         self.pipe_reader.end();
         let state = handover(self);
@@ -322,6 +323,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         purge_log: server.purge_log.handover(server.purges.unsent()),
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
+        stuck_lookups: server.lookups.stuck(),
         now: server.now(),
     })
 }

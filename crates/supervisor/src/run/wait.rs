@@ -168,6 +168,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         phase.deadline(),
         server.exit_reports.deadline(),
         server.reloader.deadline(),
+        server.lookups.deadline(),
         server.restarts_deadline(),
         server.watches.deadline(),
         server.preloading.deadline(pools),

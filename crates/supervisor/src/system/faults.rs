@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use maitred_config::{Config, Destination, Pool, Section, Site, Tls};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
@@ -12,7 +13,7 @@ use crate::error::Error;
 const MAX_SHOWN: usize = 32;
 
 /// What a fault takes away.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loss {
     /// Requests that need this site's folders.
     Site(usize),
@@ -29,7 +30,7 @@ pub enum Loss {
 }
 
 /// A fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The section of the setting that is wrong. None: certificates, which have checks of their
     /// own.
@@ -41,7 +42,7 @@ pub struct Fault {
 }
 
 /// The faults of a configuration on this machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
     all: Vec<Fault>,
     /// Pools that cannot be started because of a fault of their site.
@@ -142,6 +143,13 @@ impl Findings {
             }
         }
         found
+    }
+
+    /// Adds what else was found.
+    pub fn add(&mut self, other: Findings) {
+        self.mistakes.extend(other.mistakes);
+        self.faults.extend(other.faults.all);
+        self.faults.stopped.extend(other.faults.stopped);
     }
 
     /// All sentences, where nothing may be wrong.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Pool, Section, directory_problem};
+use maitred_config::{Config, Destination, Pool, RootOwner, Section, directory_problem};
 use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
@@ -113,6 +113,28 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
     })
 }
 
+/// Looks up the owners of the document roots of these pools, if they have no `user`: a tenant may
+/// hold the lock of a folder that leads there, so the supervisor uses what was found.
+pub fn find_root_owners(config: &mut Config, examined: &Examined) {
+    let is_needed = |pool: &&Pool| users::is_root() && pool.user.is_none();
+    let found = examined.pools(config).filter(is_needed).filter_map(|pool| {
+        let (_, root) = root_of(pool, config)?;
+        Some((pool.name.clone(), look_owner_up(root)))
+    });
+    let found: Vec<_> = found.collect();
+    config.root_owners.extend(found);
+}
+
+fn look_owner_up(root: &Path) -> RootOwner {
+    if let Some(problem) = directory_problem(root) {
+        return RootOwner::NoDirectory(problem);
+    }
+    match path_trust::owner_of(root) {
+        Ok(owner) => RootOwner::Known(owner),
+        Err(why) => RootOwner::Unusable(why.to_string()),
+    }
+}
+
 /// The user of a pool's zygote; none: that of this process.
 ///
 /// Started as root, a pool without `user` runs as the owner of its document root (that of the first
@@ -149,18 +171,22 @@ fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
     let Some((number, root)) = root_of(pool, config) else {
         return look_up(pool, DEFAULT_USER);
     };
-    if let Some(problem) = directory_problem(root) {
-        return Err(site_folders::wrong(number, "root", root, &problem));
-    }
-    let owner = path_trust::owner_of(root).map_err(|why| {
-        let said = format!(
-            "pool `{}` has no `user`, and the owner of its document root {} cannot be its user: \
-             {why}; set `user`, or correct the root",
-            pool.name,
-            root.display()
-        );
-        wrong(pool, "user", said)
-    })?;
+    let known = config.root_owners.get(&pool.name).cloned();
+    let owner = match known.unwrap_or_else(|| look_owner_up(root)) {
+        RootOwner::Known(owner) => owner,
+        RootOwner::NoDirectory(problem) => {
+            return Err(site_folders::wrong(number, "root", root, &problem));
+        }
+        RootOwner::Unusable(why) => {
+            let said = format!(
+                "pool `{}` has no `user`, and the owner of its document root {} cannot be its \
+                 user: {why}; set `user`, or correct the root",
+                pool.name,
+                root.display()
+            );
+            return Err(wrong(pool, "user", said));
+        }
+    };
     match owner.uid {
         0 => look_up(pool, DEFAULT_USER),
         _ if pool.group.is_none() => Ok(owner),

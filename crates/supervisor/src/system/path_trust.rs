@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use maitred_os::folder_lookups::look_up;
 use maitred_os::users::{self, Identity};
 use maitred_os::walk::{self, Facts, Rule};
 use rustix::fs::FileType;
@@ -31,12 +32,12 @@ pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
 /// # Errors
 /// When it does not exist, or a link of another user leads to it.
 pub fn owner_of(path: &Path) -> io::Result<Identity> {
-    let reached = walk::to(path, Rule::Any)?;
+    let reached = look_up(path, || Ok(walk::to(path, Rule::Any)?))?;
     let place = reached.entry.ok_or(io::ErrorKind::NotFound)?;
     let entries = reached.steps.iter().filter_map(|step| step.entry);
     let mut links = entries.filter(|entry| entry.kind() == FileType::Symlink);
     match links.all(|link| link.uid == 0 || link.uid == place.facts.uid) {
-        true => users::owner_of(&place.path()),
+        true => look_up(path, || users::owner_of(&place.path())),
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "a symbolic link of another user leads there",

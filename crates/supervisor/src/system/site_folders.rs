@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use maitred_config::{Config, Section, Site, directory_problem};
+use maitred_os::folder_lookups::look_up;
 use maitred_os::users::{self, Identity};
 
 use crate::error::Error;
@@ -31,15 +32,16 @@ pub fn wrong(number: usize, setting: &'static str, path: &Path, problem: &str) -
 }
 
 fn entrance_problem(path: &Path) -> Option<String> {
-    let why = path.join(".").metadata().err()?;
+    let why = look_up(path, || path.join(".").metadata()).err()?;
     Some(format!("cannot be entered: {why}"))
 }
 
 fn closed(sites: &[(usize, &Site)], front: &Identity) -> Vec<Error> {
     let closed = each(sites, |number, setting, path| {
-        let why = path.join(".").metadata().err()?;
-        // A folder that is missing, or a file, is that for root, too.
-        let is_closed = !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        let why = look_up(path, || path.join(".").metadata()).err()?;
+        // A folder that is missing, locked, or a file, is that for root, too.
+        let known = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::TimedOut];
+        let is_closed = !known.contains(&why.kind());
         let said = is_closed.then(|| {
             format!(
                 "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, \

@@ -28,6 +28,7 @@ use crate::logging::terminal::Terminal;
 use crate::logging::worker_output::{PipeReaders, WorkerOutput};
 use crate::peer::Peer;
 use crate::plan::Plan;
+use crate::plan::folder_lookups::StuckLookup;
 use crate::processes::application_memory::LeftMemory;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
@@ -35,6 +36,7 @@ use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::zygote::Zygote;
+use crate::system::faults::Faults;
 use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
 
@@ -73,6 +75,11 @@ pub struct HandoverState {
     pool_access_logs: Vec<(PathBuf, RawFd)>,
     #[serde(default)]
     stuck_log_openers: Vec<StuckOpener>,
+    /// The faults of single sites and pools: the next program looks up no folder of a tenant.
+    #[serde(default)]
+    pub faults: Option<Faults>,
+    #[serde(default)]
+    pub stuck_lookups: Vec<StuckLookup>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -214,6 +221,8 @@ pub struct Running<'a> {
     pub systemd: SystemdState,
     /// A reload waits for the upgrade.
     pub reload_later: bool,
+    /// The processes that look names up and were late.
+    pub stuck_lookups: &'a [StuckLookup],
     /// The time.
     pub now: Moment,
 }
@@ -250,6 +259,8 @@ impl HandoverState {
             certificates: plan.certificates.as_ref().and_then(Certificates::left),
             pool_access_logs: plan.logs.pool_logs().descriptors(),
             stuck_log_openers: plan.logs.openers().stuck().to_vec(),
+            faults: Some(plan.faults.clone()),
+            stuck_lookups: running.stuck_lookups.to_vec(),
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),

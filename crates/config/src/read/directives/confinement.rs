@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use maitred_os::folder_lookups::look_up;
+
 use crate::model::confinement::{CoreSize, NoNewPrivileges};
 use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset, store};
@@ -37,7 +39,8 @@ pub(super) const CHROOT: Directive<Pool> = Directive {
     example: "\"public\"",
     read: |pool, value| {
         let folder = value.directory()?;
-        let real = folder.canonicalize().ok().filter(|real| real.to_str().is_some());
+        let real =
+            look_up(&folder, || folder.canonicalize()).ok().filter(|real| real.to_str().is_some());
         pool.confinement.chroot = Some(real.ok_or_else(|| value.wrong())?);
         Ok(())
     },
