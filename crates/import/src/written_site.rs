@@ -48,9 +48,9 @@ impl WrittenSites {
         WrittenSites(from.iter().map(|from| (*from).to_owned()).zip(sites).collect())
     }
 
-    /// The site from a place.
+    /// The site from a place: the last one, after those of names that are redirected.
     pub fn from(&self, place: &str) -> Option<&WrittenSite> {
-        self.0.iter().find(|(from, _)| from == place).and_then(|(_, site)| site.as_ref())
+        self.0.iter().rfind(|(from, _)| from == place).and_then(|(_, site)| site.as_ref())
     }
 }
 

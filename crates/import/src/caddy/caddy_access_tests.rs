@@ -218,3 +218,50 @@ fn a_matcher_of_hosts_ignores_their_case_and_has_wildcards() {
     let other = site("a.example.com", "*.example.org");
     assert!(other.report.keeps_access() && !is_denied(&other, "/a"), "{}", other.toml);
 }
+
+#[test]
+fn paths_of_a_handle_with_exceptions_are_none_of_later_ones() {
+    for (lines, script) in [
+        (
+            format!(
+                "@up {{\npath /uploads/*\nnot path /uploads/app/*\n}}\nhandle @up {{\nfile_server\n}}\n\
+                 handle {{\n{FPM}\nfile_server\n}}"
+            ),
+            "/uploads/x.php",
+        ),
+        (
+            format!(
+                "handle /app/* {{\n@n not path /app/api/*\nhandle @n {{\nfile_server\n}}\n\
+                 handle {{\n{FPM}\n}}\n}}\nhandle {{\nfile_server\n}}"
+            ),
+            "/app/up/x.php",
+        ),
+        (
+            format!("@n not path /api/*\nhandle @n {{\nfile_server\n}}\nhandle {{\n{FPM}\n}}"),
+            "/up/x.php",
+        ),
+    ] {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\n{lines}\n}}"));
+        let is_laxer = runs(&imported, script);
+        assert!(
+            !is_laxer || !imported.report.keeps_access(),
+            "{lines}\n{}\n{}",
+            imported.toml,
+            imported.report
+        );
+    }
+    let files = of(&format!(
+        ":80 {{\nroot * /srv/app\n@api {{\npath /api/*\nnot path /api/doc/*\n}}\n\
+         handle @api {{\n{FPM}\n}}\nhandle {{\nfile_server\n}}\n}}"
+    ));
+    let is_refused = is_denied(&files, "/api/app.sqlite");
+    assert!(is_refused || !files.report.keeps_access(), "{}\n{}", files.toml, files.report);
+}
+
+#[test]
+fn scripts_of_a_folder_whose_files_are_sent_do_not_run() {
+    let imported = of(&format!(
+        ":80 {{\nroot * /srv/app\n{FPM}\nfile_server /dl/* {{\nroot /srv/dl\n}}\nfile_server\n}}"
+    ));
+    assert!(!runs(&imported, "/dl/x.php") && runs(&imported, "/index.php"), "{}", imported.toml);
+}

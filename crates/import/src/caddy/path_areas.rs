@@ -314,18 +314,19 @@ impl BlockPaths {
         }
     }
 
-    /// Removes the paths of another area within this one, whose directives have responded.
-    pub fn remove(&mut self, other: &BlockPaths) {
+    /// Removes the paths of another area within this one, whose directives have responded. Whether
+    /// the rest has patterns; otherwise all paths stay.
+    pub fn remove(&mut self, other: &BlockPaths) -> bool {
         let new: Vec<CaddyPath> =
             other.except.iter().filter(|one| !self.except.contains(one)).cloned().collect();
         match (new.is_empty(), other.paths.as_slice()) {
             (true, []) => self.is_none = true,
             (true, paths) => self.except.extend(paths.iter().cloned()),
             // What is left of all paths are the exceptions.
-            (false, []) if self.paths.is_empty() => self.paths = new,
-            // Its exceptions stay, and so do its other paths: rules for them apply to more.
-            (false, _) => {}
+            (false, paths) if self.paths == paths => self.paths = new,
+            (false, _) => return false,
         }
+        true
     }
 
     /// The patterns of its paths, for rules about access.

@@ -303,6 +303,14 @@ impl SiteWalk<'_, '_, '_> {
             let target = format!("{}{}", own.trim_end_matches('/'), inner.trim_end_matches('/'));
             let value = text_at(&target, &one.line.place);
             self.site.settings.entry("aliases", &folder, value);
+            let runs = |php: &&ServedArea| php.is_php && php.folder_name() == Some(own.as_str());
+            if one.sends_files && !self.served.iter().filter(runs).any(|php| php.area.has(&folder))
+            {
+                let why = "files of this folder are sent, and no script of it runs";
+                let folder = toml_text::string(&format!("{folder}*"));
+                let item = Placed::because(folder, &one.line.place, why);
+                self.site.settings.push("deny_php", item);
+            }
             if one.is_php {
                 let why = "paths without a file are a 404 there: give it a site of its own if it \
                            has a front controller";

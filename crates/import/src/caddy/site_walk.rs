@@ -156,8 +156,11 @@ impl<'a> SiteWalk<'_, '_, 'a> {
                     None
                 }
                 "handle" | "handle_path" => {
-                    let others =
-                        BlockPaths { except: handled.except.clone(), ..context.area.clone() };
+                    let others = BlockPaths {
+                        except: handled.except.clone(),
+                        paths: handled.paths.clone(),
+                        ..context.area.clone()
+                    };
                     let inner = BlockContext { area: others, ..context.clone() };
                     let (area, ended) = self.handle(one, &inner);
                     match area {
@@ -167,7 +170,9 @@ impl<'a> SiteWalk<'_, '_, 'a> {
                             ended.then_some(area)
                         }
                         Some(area) => {
-                            handled.remove(&area);
+                            if !handled.remove(&area) {
+                                self.has_no_rest(one);
+                            }
                             ended.then_some(area)
                         }
                         None => None,
@@ -181,12 +186,19 @@ impl<'a> SiteWalk<'_, '_, 'a> {
                     return true;
                 }
                 // Refusals and redirects come first here as well.
-                if !REFUSALS.contains(&one.name.as_str()) {
-                    context.area.remove(&area);
+                if !REFUSALS.contains(&one.name.as_str()) && !context.area.remove(&area) {
+                    self.has_no_rest(one);
                 }
             }
         }
         false
+    }
+
+    /// Later directives are imported for paths that this one has responded to.
+    fn has_no_rest(&mut self, line: &Directive) {
+        let why = "later directives are not for its paths, and the others have no pattern: write \
+                   `deny`, `deny_php` or `proxy` of the site";
+        self.shared.report.access_left_out(&line.place, &line.shown(), why);
     }
 
     /// A directive that no request reaches.

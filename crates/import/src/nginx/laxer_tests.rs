@@ -297,18 +297,38 @@ const LAXER: [(&str, &str); 14] = [
     ),
 ];
 
+/// Lines of servers that change nothing about who may see what.
+const BESIDE: [&str; 3] = [
+    "",
+    "server_name a.example www.a.example; \
+     if ($host = www.a.example) { return 301 https://a.example$request_uri; }",
+    "if (-f $document_root/system/maintenance.html) { rewrite ^(.*)$ /system/maintenance.html break; }",
+];
+
+fn expanded(lines: &str) -> String {
+    lines
+        .replace("FALLBACK", "location / { try_files $uri /index.php; }")
+        .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }")
+}
+
 #[test]
 fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
-    for (lines, path) in LAXER {
-        let lines = lines
-            .replace("FALLBACK", "location / { try_files $uri /index.php; }")
-            .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }");
-        let Imported { toml, report, .. } = of_server(&lines);
-        let written = WrittenSites::of(&toml, &["/nginx.conf:1"]);
+    for (beside, (lines, path)) in BESIDE.iter().flat_map(|one| LAXER.map(|laxer| (one, laxer))) {
+        let Imported { toml, report, .. } = of_server(&format!("{beside} {}", expanded(lines)));
+        let written = WrittenSites::of(&toml, &written_from(&toml));
         let served = written.from("/nginx.conf:1").map(|site| site.serve(path));
         let is_refused = served.is_some_and(|served| served.behind == Behind::Nothing);
-        assert!(is_refused || !report.keeps_access(), "{lines}: {path}\n{toml}\n{report}");
+        assert!(is_refused || !report.keeps_access(), "{beside} {lines}: {path}\n{toml}\n{report}");
     }
+    for beside in BESIDE {
+        let report = of_server(&format!("{beside} {}", expanded("FALLBACK INDEX"))).report;
+        assert!(report.keeps_access(), "{beside}\n{report}");
+    }
+}
+
+/// The places of all sites: they have one line.
+fn written_from(toml: &str) -> Vec<&'static str> {
+    vec!["/nginx.conf:1"; toml.matches("[[sites]]").count()]
 }
 
 #[test]
@@ -317,7 +337,7 @@ fn the_users_of_an_inner_location_are_those_of_its_paths() {
         "auth_basic x; auth_basic_user_file /etc/group; PHP \
          location /admin/ { auth_basic_user_file /etc/passwd; PHP }",
     );
-    let written = WrittenSites::of(&imported.toml, &["/nginx.conf:1"]);
+    let written = WrittenSites::of(&imported.toml, &written_from(&imported.toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     for (path, users) in
         [("/admin/a.php", "/etc/passwd"), ("/admin/a.txt", "/etc/passwd"), ("/a.php", "/etc/group")]

@@ -239,7 +239,7 @@ fn is_true(condition: &Directive, path: &str) -> bool {
         |name: &str| ["$uri", "$document_uri", "$request_uri", "$request_filename"].contains(&name);
     let is_match = |text: &str| compiled(text).is_some_and(|one| matches(&one, path));
     match parts.as_slice() {
-        ["-f" | "-e", _] => true,
+        ["-f" | "-e", "$request_filename" | "$document_root$uri"] => true,
         [name, "~", text] if is_path(name) => is_match(text),
         [name, "~*", text] if is_path(name) => is_match(&format!("(?i){text}")),
         [name, "!~", text] if is_path(name) => compiled(text).is_some() && !is_match(text),

@@ -438,6 +438,27 @@ mod tests {
     }
 
     #[test]
+    fn scripts_that_an_earlier_step_refuses_do_not_run_by_a_later_one_unnoticed() {
+        let of = |refused: &str, runs: &str| {
+            let (refused, runs) = (
+                format!(r#"{{"match": {{"uri": [{refused}]}}, "action": {{"return": 404}}}}"#),
+                format!(
+                    r#"{{"match": {{"uri": [{runs}]}}, "action": {{"pass": "applications/a/direct"}}}}"#
+                ),
+            );
+            of_routes(&format!("[{refused}, {runs}, {SHARE}]"), "index.php")
+        };
+        for runs in [r#""*.php""#, r#""/admin/*""#] {
+            for refused in [r#""*.php""#, r#""*.php", "!/index.php""#] {
+                let imported = of(refused, runs);
+                assert!(!imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
+            }
+        }
+        let imported = of(r#""*.php", "!/index.php""#, r#""/index.php""#);
+        assert!(imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
+    }
+
+    #[test]
     fn negated_paths_reach_no_server_and_no_script_of_their_step() {
         let of = |uri: &str, action: &str| {
             let step = format!(r#"{{"match": {{"uri": [{uri}]}}, "action": {{{action}}}}}"#);

@@ -55,6 +55,8 @@ pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], a
         site: draft,
         earlier: Vec::new(),
         direct: Vec::new(),
+        refuses_scripts: None,
+        still_run: Vec::new(),
         shares: false,
         hides_files: None,
         runs_all: false,
@@ -84,6 +86,9 @@ struct RouteWalk<'w> {
     earlier: Vec<UriList>,
     /// Patterns of scripts that run by their own name.
     direct: Vec<(String, SourceLine)>,
+    /// A step that refuses scripts before any of them runs, but for `still_run`.
+    refuses_scripts: Option<SourceLine>,
+    still_run: Vec<String>,
     /// Whether files are served.
     shares: bool,
     /// A step with an application for paths that may be files here.
@@ -286,6 +291,10 @@ impl RouteWalk<'_> {
             let after_script = pattern.strip_prefix("~\\.php");
             if after_script.is_some_and(|end| SCRIPT_ENDS.contains(&end)) {
                 // `allow_php` refuses the scripts that no step runs.
+                if self.direct.is_empty() {
+                    self.refuses_scripts = Some(place.clone());
+                    self.still_run.clone_from(&list.except);
+                }
                 continue;
             }
             // Files whose names go on are no scripts.
@@ -520,6 +529,14 @@ impl RouteWalk<'_> {
 
     /// Scripts that run by their own name.
     fn run(&mut self, patterns: &[String], place: &SourceLine) {
+        let is_refused = |pattern: &String| !self.still_run.contains(pattern);
+        if let Some(refused) =
+            self.refuses_scripts.clone().filter(|_| patterns.iter().any(is_refused))
+        {
+            let why =
+                "a later step runs scripts that this one refuses: write `deny_php` of the site";
+            self.report.access_left_out(&refused, "return", why);
+        }
         for pattern in patterns {
             let parsed = maitred_rules::Pattern::parse(pattern);
             let is_all =
