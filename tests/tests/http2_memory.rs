@@ -41,6 +41,11 @@ fn site() -> TempDir {
         ("hello.php", "<?php echo 'hello';"),
         ("index.php", "<?php echo 'hello';"),
         ("page.php", "<?php echo str_repeat('x', 400_000);"),
+        (
+            "short.php",
+            "<?php header('Content-Type: text/plain'); header('Content-Length: 100000000');
+            echo bin2hex(random_bytes(100_000)); flush(); usleep(20_000); echo 'x';",
+        ),
     ])
 }
 
@@ -173,6 +178,45 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     drop(client);
+    server.stop();
+}
+
+#[test]
+fn compressed_responses_that_end_early_hold_no_encoders_while_their_clients_read_nothing() {
+    let root = site();
+    let setup = Setup::new(root.path()).workers(2);
+    let server = setup.site("compression = [\"br\"]").start();
+    let head = fields(&[
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/short.php"),
+        (":authority", "localhost"),
+        ("accept-encoding", "br"),
+    ]);
+    let before = resident(&server);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+        for number in 0..STREAMS {
+            let asked = frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &head);
+            client.send(&asked).expect("the server takes the request");
+        }
+        let heads = Cell::new(0);
+        client.wait_for("all heads", |frame| {
+            heads.set(heads.get() + u32::from(frame.kind == HEADERS));
+            heads.get() == STREAMS
+        });
+        clients.push(client);
+    }
+    // A response comes after all that scripts have said was taken.
+    let mut other = Connection::open(server.address(), &[]);
+    other.ask(1, "/hello.php");
+    assert_eq!(other.text(1), "hello");
+    wait::until("the memory to be given back", || {
+        (resident(&server) <= before + HEIGHT).then_some(())
+    });
+    println!("{} MiB before, {} MiB now", mib(before), mib(resident(&server)));
+    drop(clients);
     server.stop();
 }
 

@@ -278,6 +278,10 @@ impl Evaluated {
             Outcome::Script if is_dotted(name) => failed(404),
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
+                    // The search for the file may have found another root than the evaluation.
+                    if unsaved.is_some() && context.site.check_root().is_err() {
+                        return failed(503);
+                    }
                     let saved = Saved::File(Arc::downgrade(&entry));
                     let last = LastRound { client: &client, request: &request };
                     htaccess_cache::save(context, unsaved, last, saved);

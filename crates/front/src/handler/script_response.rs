@@ -274,7 +274,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                 if !body.is_empty() {
                     body = encoder.piece(&body).map_err(not_compressed)?;
                 }
-                self.encoder = Some(encoder);
+                // After the script nothing limits the number of encoders, and a client may take long.
+                self.encoder = Some(encoder).filter(|_| !over);
             }
         }
         match self.framing {

@@ -91,7 +91,7 @@ impl<'a> Fill<'a> {
         let why = Bypass::Rule;
         Fill {
             stamp: cache.store.stamp(),
-            body: FillBody::new(of),
+            body: FillBody::new(of, context.backend),
             cache,
             of,
             context,

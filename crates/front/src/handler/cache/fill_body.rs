@@ -4,23 +4,29 @@
 
 use maitred_pagecache::admit::NotStored;
 
+use crate::backend::Backend;
 use crate::cache::SiteCache;
 
-/// Bytes of each body that do not count: a worker has as much in its buffers, and most pages take
-/// no lock.
+/// Bytes of each body of a pool that do not count: a worker has as much in its buffers, and most
+/// pages take no lock. An upstream server may have any number of requests.
 const UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// A body that is being collected.
 pub struct FillBody<'a> {
     of: &'a SiteCache,
     bytes: Vec<u8>,
+    uncounted: usize,
     counted: usize,
 }
 
 impl<'a> FillBody<'a> {
     /// An empty body of a page of this site.
-    pub fn new(of: &'a SiteCache) -> FillBody<'a> {
-        FillBody { of, bytes: Vec::new(), counted: 0 }
+    pub fn new(of: &'a SiteCache, backend: &Backend) -> FillBody<'a> {
+        let uncounted = match backend {
+            Backend::Pool(_) => UNCOUNTED_BYTES,
+            Backend::Upstream(..) => 0,
+        };
+        FillBody { of, bytes: Vec::new(), uncounted, counted: 0 }
     }
 
     /// Appends a piece; the whole has at most `largest` bytes.
@@ -60,7 +66,7 @@ impl<'a> FillBody<'a> {
     }
 
     fn count(&mut self, capacity: usize) -> bool {
-        let counted = capacity.saturating_sub(UNCOUNTED_BYTES).max(self.counted);
+        let counted = capacity.saturating_sub(self.uncounted).max(self.counted);
         let more = (counted - self.counted) as u64;
         if more > 0 && !self.of.fill_memory.take(&self.of.key, more) {
             return false;
