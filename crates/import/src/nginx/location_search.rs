@@ -2,6 +2,8 @@
 //!
 //! The order is that of `ngx_http_core_find_location` in nginx's `ngx_http_core_module.c`.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use pcre2::bytes::{Regex, RegexBuilder};
@@ -38,6 +40,7 @@ pub struct SearchedLocation<'a> {
 pub struct SearchedServer<'a> {
     scope: Scope<'a>,
     locations: Vec<SearchedLocation<'a>>,
+    expressions: Expressions,
 }
 
 /// What nginx does at a path, and the block that says so.
@@ -52,16 +55,17 @@ impl<'a> SearchedServer<'a> {
     /// The server of this block.
     pub fn new(scope: Scope<'a>) -> SearchedServer<'a> {
         let locations = locations(&scope);
-        SearchedServer { scope, locations }
+        SearchedServer { scope, locations, expressions: Expressions::default() }
     }
 
     /// What any client gets at a decoded path, if there is a file with its name.
     pub fn serve(&self, path: &str, server: &'a Directive) -> Found<'a> {
-        if let Some((served, by)) = rewritten(self.scope.directives(), path) {
+        let phase = RewritePhase { path, expressions: &self.expressions };
+        if let Some((served, by)) = phase.lead(self.scope.directives()) {
             return Found { served, by };
         }
         match choose(&self.locations, path) {
-            Some(location) => location.serve(path),
+            Some(location) => location.serve(&phase),
             None => Found { served: Some(of_access(&self.scope, Behind::File)), by: server },
         }
     }
@@ -133,8 +137,8 @@ fn matches(regex: &Regex, path: &str) -> bool {
 
 impl<'a> SearchedLocation<'a> {
     /// What it does with a path that nginx has chosen it for.
-    fn serve(&self, path: &str) -> Found<'a> {
-        if let Some((served, by)) = rewritten(self.scope.directives(), path) {
+    fn serve(&self, phase: &RewritePhase<'_>) -> Found<'a> {
+        if let Some((served, by)) = phase.lead(self.scope.directives()) {
             // A page of its own, in the place of one file.
             let is_page = self.is_exact() && by.first() == "200";
             return Found { served: served.filter(|_| !is_page), by };
@@ -143,7 +147,7 @@ impl<'a> SearchedLocation<'a> {
             // The script of the front controller, which clients may name here.
             true if self.scope.has("fastcgi_pass") => None,
             true => Some(Behind::Nothing),
-            false => self.behind(path),
+            false => self.behind(phase.path),
         };
         let served = behind.map(|behind| of_access(&self.scope, behind));
         Found { served, by: self.directive }
@@ -200,26 +204,71 @@ fn of_access(scope: &Scope<'_>, behind: Behind) -> Served {
     }
 }
 
-/// What the rewrite phase of a block does with a path: nothing, or what it leads to.
-fn rewritten<'a>(
-    directives: &'a [Directive],
-    path: &str,
-) -> Option<(Option<Served>, &'a Directive)> {
-    for directive in directives {
-        match directive.name.as_str() {
-            "return" => return Some((Some(Served::NOTHING), directive)),
-            "rewrite" if compiled(directive.first()).is_some_and(|one| matches(&one, path)) => {
-                return Some((leads_away(directive).then_some(Served::NOTHING), directive));
-            }
-            "if" if is_true(directive, path) => {
-                if let Some((served, _)) = rewritten(&directive.block, path) {
-                    return Some((served, directive));
+/// Compiled expressions of the rewrite phase; `None` for one that is none of PCRE.
+#[derive(Default)]
+struct Expressions(RefCell<HashMap<String, Option<Regex>>>);
+
+impl Expressions {
+    /// Whether a path matches; `None` if that is unknown.
+    fn match_path(&self, text: &str, path: &str) -> Option<bool> {
+        let mut known = self.0.borrow_mut();
+        if !known.contains_key(text) {
+            known.insert(text.to_owned(), compiled(text));
+        }
+        known.get(text)?.as_ref().map(|regex| matches(regex, path))
+    }
+}
+
+/// A path in the rewrite phase.
+struct RewritePhase<'s> {
+    path: &'s str,
+    expressions: &'s Expressions,
+}
+
+impl RewritePhase<'_> {
+    fn matches(&self, text: &str) -> Option<bool> {
+        self.expressions.match_path(text, self.path)
+    }
+
+    /// What the rewrite phase of a block does with the path: nothing, or what it leads to.
+    fn lead<'a>(&self, directives: &'a [Directive]) -> Option<(Option<Served>, &'a Directive)> {
+        for directive in directives {
+            match directive.name.as_str() {
+                "return" => return Some((Some(Served::NOTHING), directive)),
+                "rewrite" if self.matches(directive.first()) == Some(true) => {
+                    return Some((leads_away(directive).then_some(Served::NOTHING), directive));
                 }
+                "if" if self.is_true(directive) => {
+                    if let Some((served, _)) = self.lead(&directive.block) {
+                        return Some((served, directive));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
+        }
+        None
+    }
+
+    /// Whether the condition of an `if` about the path alone is true, for one with a file.
+    fn is_true(&self, condition: &Directive) -> bool {
+        const PATHS: [&str; 4] = ["$uri", "$document_uri", "$request_uri", "$request_filename"];
+        let test = condition.arguments.join(" ");
+        let inner = test.strip_prefix('(').and_then(|test| test.strip_suffix(')'));
+        let parts: Vec<&str> = inner.unwrap_or(&test).trim().splitn(3, ' ').collect();
+        match parts.as_slice() {
+            ["-f" | "-e", "$request_filename" | "$document_root$uri"] => true,
+            [name, how, text] if PATHS.contains(name) => match *how {
+                "~" => self.matches(text) == Some(true),
+                "~*" => self.matches(&format!("(?i){text}")) == Some(true),
+                "!~" => self.matches(text) == Some(false),
+                "!~*" => self.matches(&format!("(?i){text}")) == Some(false),
+                "=" => *text == self.path,
+                "!=" => *text != self.path,
+                _ => false,
+            },
+            _ => false,
         }
     }
-    None
 }
 
 /// Whether a `rewrite` leads to another server, or to a script.
@@ -228,26 +277,4 @@ fn leads_away(rewrite: &Directive) -> bool {
     let is_redirect = ["redirect", "permanent"].contains(&flag)
         || ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
     is_redirect || to.split('?').next().is_some_and(|path| path.contains(".php"))
-}
-
-/// Whether the condition of an `if` about the path alone is true, for one with a file.
-fn is_true(condition: &Directive, path: &str) -> bool {
-    let test = condition.arguments.join(" ");
-    let inner = test.strip_prefix('(').and_then(|test| test.strip_suffix(')'));
-    let parts: Vec<&str> = inner.unwrap_or(&test).trim().splitn(3, ' ').collect();
-    let is_path =
-        |name: &str| ["$uri", "$document_uri", "$request_uri", "$request_filename"].contains(&name);
-    let is_match = |text: &str| compiled(text).is_some_and(|one| matches(&one, path));
-    match parts.as_slice() {
-        ["-f" | "-e", "$request_filename" | "$document_root$uri"] => true,
-        [name, "~", text] if is_path(name) => is_match(text),
-        [name, "~*", text] if is_path(name) => is_match(&format!("(?i){text}")),
-        [name, "!~", text] if is_path(name) => compiled(text).is_some() && !is_match(text),
-        [name, "!~*", text] if is_path(name) => {
-            compiled(text).is_some() && !is_match(&format!("(?i){text}"))
-        }
-        ["$uri" | "$document_uri" | "$request_uri", "=", text] => *text == path,
-        ["$uri" | "$document_uri" | "$request_uri", "!=", text] => *text != path,
-        _ => false,
-    }
 }

@@ -197,11 +197,18 @@ impl PurgeLogManager {
             Configured::Peers(peers) => Some(peers.listen),
             Configured::Redis { .. } => None,
         };
-        self.listener = match (self.listener.take(), wanted) {
-            (Some(listener), Some(address)) if listener.is_at(address) => Some(listener),
-            (_, wanted) => wanted.map(PeerListener::open).transpose()?,
-        };
+        let is_wanted = |listener: &PeerListener| wanted.is_some_and(|one| listener.is_at(one));
+        if !self.listener.as_ref().is_some_and(is_wanted) {
+            // Before another one is opened, which may have the same port.
+            self.close_listener();
+            self.listener = wanted.map(PeerListener::open).transpose()?;
+        }
         Ok(())
+    }
+
+    /// Frees the address of the log.
+    pub fn close_listener(&mut self) {
+        self.listener = None;
     }
 
     /// Has the process exit, with what it has applied written down; soon by force.

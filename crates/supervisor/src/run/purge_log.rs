@@ -18,7 +18,8 @@ impl Supervisor {
     /// Starts the process when it is due, and sends it what it is to know.
     pub(super) fn keep_purge_log(&mut self) {
         if self.plan.config.purge_log.is_none() {
-            return;
+            // That of a program before this one.
+            return self.purge_log.close_listener();
         }
         let now = self.now();
         let are_fronts_gone = !self.phase.wants_front() && self.fronts.iter().next().is_none();
