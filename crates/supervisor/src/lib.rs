@@ -313,6 +313,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
     let own = own.chain(identity::admin_is_open(config));
+    let own = own.chain(identity::fuse_is_open(config));
     // Bad certificates are mistakes, and reported as such.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());

@@ -1,6 +1,8 @@
 //! The users of the front and the pools.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use maitred_config::{Config, Destination, Pool, RootOwner, Section, directory_problem};
@@ -10,6 +12,9 @@ use maitred_os::walk;
 use crate::error::Error;
 use crate::system::faults::Examined;
 use crate::system::{path_trust, site_folders};
+
+/// The device of file systems in user space (fuse(4)).
+const FUSE: &str = "/dev/fuse";
 
 /// Default user of PHP where the document root is owned by root.
 const DEFAULT_USER: &str = "www-data";
@@ -111,6 +116,25 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
              can read there the names and the load of all pools; {remedy}"
         )
     })
+}
+
+/// A warning if pools run as several users and each may provide a file system of its own: one that
+/// does not respond stops processes that look into folders which that user has locked by it.
+pub fn fuse_is_open(config: &Config) -> Option<String> {
+    let device = fs::metadata(FUSE).ok()?;
+    let is_risk = users::is_root() && is_open_to_others(device.mode()) && has_several_users(config);
+    is_risk.then(|| {
+        format!(
+            "pools run as several users, and {FUSE} is open to all of them: a user whose file \
+             system does not respond can hold the lock of a document root, for which the front \
+             waits, and with it all sites; `chmod 600 {FUSE}` now, and write the line `z {FUSE} \
+             0600 root root` to /etc/tmpfiles.d/fuse.conf for later starts of the system"
+        )
+    })
+}
+
+fn is_open_to_others(mode: u32) -> bool {
+    mode & 0o006 != 0
 }
 
 /// Looks up the owners of the document roots of these pools, if they have no `user`: a tenant may
@@ -258,6 +282,12 @@ mod tests {
         let text =
             format!("[pools.www]\nuser = \"{user}\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/\"");
         maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_device_is_open_if_others_may_read_or_write_it() {
+        let open = [0o600, 0o660, 0o666, 0o622, 0o604].map(is_open_to_others);
+        assert_eq!(open, [false, false, true, true, true]);
     }
 
     #[test]
