@@ -392,13 +392,18 @@ fn with_debians_files(which: Which, version: &str, root: &TempDir) -> (String, S
     assert_eq!(pid.expect("a pid file"), master.pid().to_string());
     let log_text = fs::read_to_string(&log).expect("a log");
     assert!(log_text.contains("NOTICE: fpm is running, pid "), "{log_text}");
-    let mut titles: Vec<String> = processes::family(master.pid())
-        .into_iter()
-        .map(|process| process.title.trim_end().to_owned())
-        .filter(|title| title.contains("master") || title.contains("pool www"))
-        .filter(|title| !title.contains("zygote"))
-        .collect();
-    titles.sort();
+    let titles = || {
+        let all = processes::family(master.pid()).into_iter();
+        let all = all.map(|process| process.title.trim_end().to_owned());
+        let own = all.filter(|title| title.contains("master") || title.contains("pool www"));
+        let mut own: Vec<String> = own.filter(|title| !title.contains("zygote")).collect();
+        own.sort();
+        own
+    };
+    // A child has the title of its parent at first.
+    let titles = wait::until("one master", || {
+        Some(titles()).filter(|all| all.iter().filter(|one| one.contains("master")).count() == 1)
+    });
     let family = processes::family(master.pid());
     let status = master.stop();
     assert!(status.is_some_and(|status| status.success()), "{status:?}");

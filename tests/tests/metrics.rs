@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{command, let_go, occupy, pool, site, status, text};
@@ -152,7 +151,7 @@ fn a_name_that_leads_to_a_loopback_listener_from_outside_opens_nothing() {
 }
 
 #[test]
-fn the_listener_lets_in_a_bounded_number_and_clients_are_not_concerned() {
+fn the_listener_has_a_bounded_number_and_closes_the_oldest_for_another() {
     let root = site();
     let (server, listener) = with_listener(Setup::new(root.path()));
     let mut all: Vec<_> = (0..64).map(|_| Connection::open(listener)).collect();
@@ -161,15 +160,13 @@ fn the_listener_lets_in_a_bounded_number_and_clients_are_not_concerned() {
         assert_eq!(answer.expect("it is let in").status, 200);
     }
     let mut one_more = Connection::open(listener);
-    let ping = Request::get("/ping/www").to_bytes();
-    one_more.send(&ping).expect("the kernel takes it");
+    let response = one_more.ask(&Request::get("/ping/www"));
+    assert_eq!(response.expect("there is room for it").status, 200);
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    let short = Some(Duration::from_millis(200));
-    one_more.stream().set_read_timeout(short).expect("a time-out");
-    assert!(one_more.read_head().is_err(), "65 are let in");
-    drop(all);
-    one_more.stream().set_read_timeout(Some(wait::DEADLINE)).expect("a time-out");
-    assert_eq!(one_more.read_head().expect("there is room").status, 200);
+    all[0].stream().set_read_timeout(Some(wait::DEADLINE)).expect("a time-out");
+    assert!(all[0].read_head().is_err(), "the oldest is closed");
+    let response = all[63].ask(&Request::get("/ping/www"));
+    assert_eq!(response.expect("the others stay").status, 200);
 }
 
 #[test]

@@ -1,11 +1,19 @@
 //! Addresses for the paths of a rule, and for paths beside them.
 
+use std::collections::BTreeSet;
+
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::served::{RulePaths, ServedRule};
 
 /// Most addresses for the alternatives of an expression.
 const MAX_EXAMPLES: usize = 12;
+
+/// Most folders, and most names, that are combined for a site.
+const MAX_PARTS: usize = 48;
+
+/// Names that no configuration has.
+const UNKNOWN_NAMES: [&str; 3] = ["zz9.php", "zz9.txt", "zz9"];
 
 /// Longest example, in bytes.
 const MAX_EXAMPLE_BYTES: usize = 512;
@@ -59,6 +67,29 @@ pub fn examples(rule: &ServedRule) -> RuleExamples {
         }
     }
     found
+}
+
+/// Paths of all rules of a site, and the names of each in the folders of the others.
+pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    for rule in rules {
+        let found = examples(rule);
+        all.extend(found.matching.into_iter().chain(found.beside));
+    }
+    let (mut folders, mut names) = (BTreeSet::from(["/".to_owned()]), BTreeSet::new());
+    for path in &all {
+        let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+        folders.insert(format!("{folder}/"));
+        names.insert(name.to_owned());
+    }
+    let names: BTreeSet<String> = names.into_iter().take(MAX_PARTS).collect();
+    for folder in folders.iter().take(MAX_PARTS) {
+        let names = names.iter().map(String::as_str).chain(UNKNOWN_NAMES);
+        all.extend(names.map(|name| format!("{folder}{name}")));
+    }
+    // A folder is none of these, and paths below a script are those of the script.
+    all.retain(|path| !path.ends_with('/') && !path.contains(".php/"));
+    all
 }
 
 /// Paths that differ from a path by little.

@@ -109,6 +109,8 @@ pub struct ServedRule {
     pub inner: Vec<SourceLine>,
     /// What it says about access, if it is merged with others.
     pub access: RuleAccess,
+    /// Whether no client without a password or a named address may see its paths.
+    pub is_closed: bool,
     regex: OnceCell<Option<Regex>>,
 }
 
@@ -123,6 +125,7 @@ impl ServedRule {
             what: what.to_owned(),
             inner: Vec::new(),
             access: RuleAccess::Unset,
+            is_closed: false,
             regex: OnceCell::new(),
         }
     }

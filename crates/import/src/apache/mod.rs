@@ -11,6 +11,7 @@ mod host_responses;
 mod host_rewrites;
 mod host_scripts;
 mod known_directives;
+mod laxer_paths;
 mod log_formats;
 mod mod_php_pools;
 mod path_area;
@@ -35,6 +36,7 @@ use crate::file_draft::FileDraft;
 use crate::fpm::{PoolPlan, WebServer};
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
+use crate::written_site::WrittenSites;
 use crate::{FileReader, Imported};
 
 /// Sections that hold directives of a site.
@@ -79,7 +81,11 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     log_formats::access_log(&config, &mut file, &mut report);
     remote_ip(&config, &mut file, &mut report);
     census(&config.tree, &mut report);
-    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
+    let toml = file.to_toml(main);
+    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
+    let written = WrittenSites::of(&toml, &from);
+    laxer_paths::report(&written, &served_sites(files, main)?, &mut report);
+    Ok(Imported { toml, report, user_files: Vec::new() })
 }
 
 /// `RemoteIPTrustedProxy` and relatives: the proxies before Apache.

@@ -140,6 +140,7 @@ impl<'a> HostImport<'_, 'a> {
             let mut rule = ServedRule::new(paths(&one.area), &section.place, &shown(section));
             rule.inner = places(section);
             rule.access = access(one);
+            rule.is_closed = is_closed(one);
             rules.push(rule);
             if let Some(scope) = self.folder_scope(at).filter(|scope| scope.is_on) {
                 chains(&one.directives).iter().for_each(|chain| rewrite(chain, &scope, rules));
@@ -208,6 +209,32 @@ fn access(section: &AreaSection<'_>) -> RuleAccess {
         true => RuleAccess::Open,
         false => RuleAccess::Restricted,
     }
+}
+
+/// Whether a section, for certain, has no client without a password or a named address.
+fn is_closed(section: &AreaSection<'_>) -> bool {
+    const NAMED: [&str; 8] =
+        ["ip", "host", "forward-dns", "local", "user", "valid-user", "group", "ldap-user"];
+    fn closes(line: &Directive) -> bool {
+        let words = line.arguments.join(" ").to_ascii_lowercase();
+        match line.name.to_ascii_lowercase().as_str() {
+            "require" => {
+                words == "all denied" || NAMED.contains(&words.split(' ').next().unwrap_or(""))
+            }
+            "<requireall" | "<requireany" => line.block.iter().all(closes),
+            "deny" => words == "from all",
+            "allow" => words.starts_with("from ") && words != "from all" && !words.contains("env="),
+            "order" => true,
+            _ => false,
+        }
+    }
+    let is_one_of = |one: &Directive, names: &[&str]| names.iter().any(|name| one.is(name));
+    let all = section.directives.iter().copied();
+    let lines: Vec<&Directive> = all.filter(|one| is_one_of(one, &OF_ACCESS)).collect();
+    // `Order` and `Allow` say nothing without `Deny`.
+    lines.iter().any(|one| !is_one_of(one, &["Order", "Allow"]))
+        && lines.iter().all(|one| closes(one))
+        && section.last("Satisfy").is_none_or(|one| one.first().eq_ignore_ascii_case("all"))
 }
 
 /// The places of the directives in a section.

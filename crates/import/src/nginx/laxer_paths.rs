@@ -3,28 +3,20 @@
 //! The rules of import are many, and each may miss a case. This is the last of them, and knows none
 //! of the others: it looks at paths for all expressions and prefixes of a server, and compares.
 
-use std::collections::BTreeSet;
-
 use super::location_search::SearchedServer;
 use super::scope::Scope;
 use super::served_sites;
 use crate::report::{ImportReport, Outcome};
-use crate::rule_examples::examples;
+use crate::rule_examples::crossed_paths;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served, WrittenSites};
-
-/// Most folders, and most names, that are combined for a server.
-const MAX_PARTS: usize = 48;
-
-/// Names that no configuration has.
-const NAMES: [&str; 3] = ["zz9.php", "zz9.txt", "zz9"];
 
 /// Names the blocks of nginx whose paths are served to more clients.
 pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportReport) {
     for directive in http.own("server") {
         let Some(site) = written.from(&directive.place.to_string()) else { continue };
         let scope = http.inside(directive);
-        let paths = paths(&scope);
+        let paths = crossed_paths(&served_sites::rules(&scope));
         let server = SearchedServer::new(scope);
         for path in paths {
             let found = server.serve(&path, directive);
@@ -71,27 +63,4 @@ fn has_users_of(old: &Served, new: &Served) -> bool {
         (Some(old), Some(new)) => new.ends_with(old.strip_prefix("/").unwrap_or(old)),
         _ => false,
     }
-}
-
-/// Paths of all locations, and names of each in the folders of the others.
-fn paths(scope: &Scope<'_>) -> BTreeSet<String> {
-    let mut all: BTreeSet<String> = BTreeSet::new();
-    for rule in served_sites::rules(scope) {
-        let found = examples(&rule);
-        all.extend(found.matching.into_iter().chain(found.beside));
-    }
-    let (mut folders, mut names) = (BTreeSet::from(["/".to_owned()]), BTreeSet::new());
-    for path in &all {
-        let (folder, name) = path.rsplit_once('/').unwrap_or_default();
-        folders.insert(format!("{folder}/"));
-        names.insert(name.to_owned());
-    }
-    let names: BTreeSet<String> = names.into_iter().take(MAX_PARTS).collect();
-    for folder in folders.iter().take(MAX_PARTS) {
-        let names = names.iter().map(String::as_str).chain(NAMES);
-        all.extend(names.map(|name| format!("{folder}{name}")));
-    }
-    // A folder is none of these, and paths below a script are those of the script.
-    all.retain(|path| !path.ends_with('/') && !path.contains(".php/"));
-    all
 }
