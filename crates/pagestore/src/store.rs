@@ -216,8 +216,8 @@ impl Store {
         Ok(opened)
     }
 
-    /// Hands the directory over to another process, which needs later purges: from now on pages are in
-    /// memory alone. Blocks while a sweep is running.
+    /// Hands the directory over to another process, which needs later purges: from now on pages
+    /// are in memory alone. Blocks while a sweep is running.
     ///
     /// # Errors
     /// When the journal cannot be closed; the directory is handed over all the same.

@@ -274,7 +274,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                 if !body.is_empty() {
                     body = encoder.piece(&body).map_err(not_compressed)?;
                 }
-                // After the script nothing limits the number of encoders, and a client may take long.
+                // After the script nothing limits their number, and a client may take long.
                 self.encoder = Some(encoder).filter(|_| !over);
             }
         }

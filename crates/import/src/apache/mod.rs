@@ -1,5 +1,6 @@
 //! Apache's configuration as a `maitred.toml`.
 
+mod closed_paths;
 pub mod config_reader;
 mod folder_regex;
 mod host_access;
@@ -11,7 +12,6 @@ mod host_responses;
 mod host_rewrites;
 mod host_scripts;
 mod known_directives;
-mod laxer_paths;
 mod log_formats;
 mod mod_php_pools;
 mod path_area;
@@ -84,7 +84,7 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     let toml = file.to_toml(main);
     let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
     let written = WrittenSites::of(&toml, &from);
-    laxer_paths::report(&written, &served_sites(files, main)?, &mut report);
+    closed_paths::report(&written, &served_sites(files, main)?, &mut report);
     Ok(Imported { toml, report, user_files: Vec::new() })
 }
 

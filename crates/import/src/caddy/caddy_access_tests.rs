@@ -224,8 +224,8 @@ fn paths_of_a_handle_with_exceptions_are_none_of_later_ones() {
     for (lines, script) in [
         (
             format!(
-                "@up {{\npath /uploads/*\nnot path /uploads/app/*\n}}\nhandle @up {{\nfile_server\n}}\n\
-                 handle {{\n{FPM}\nfile_server\n}}"
+                "@up {{\npath /uploads/*\nnot path /uploads/app/*\n}}\n\
+                 handle @up {{\nfile_server\n}}\nhandle {{\n{FPM}\nfile_server\n}}"
             ),
             "/uploads/x.php",
         ),

@@ -302,7 +302,8 @@ const BESIDE: [&str; 3] = [
     "",
     "server_name a.example www.a.example; \
      if ($host = www.a.example) { return 301 https://a.example$request_uri; }",
-    "if (-f $document_root/system/maintenance.html) { rewrite ^(.*)$ /system/maintenance.html break; }",
+    "if (-f $document_root/system/maintenance.html) \
+     { rewrite ^(.*)$ /system/maintenance.html break; }",
 ];
 
 fn expanded(lines: &str) -> String {

@@ -440,12 +440,11 @@ mod tests {
     #[test]
     fn scripts_that_an_earlier_step_refuses_do_not_run_by_a_later_one_unnoticed() {
         let of = |refused: &str, runs: &str| {
-            let (refused, runs) = (
-                format!(r#"{{"match": {{"uri": [{refused}]}}, "action": {{"return": 404}}}}"#),
-                format!(
-                    r#"{{"match": {{"uri": [{runs}]}}, "action": {{"pass": "applications/a/direct"}}}}"#
-                ),
-            );
+            let step = |uri: &str, action: &str| {
+                format!(r#"{{"match": {{"uri": [{uri}]}}, "action": {{{action}}}}}"#)
+            };
+            let refused = step(refused, r#""return": 404"#);
+            let runs = step(runs, r#""pass": "applications/a/direct""#);
             of_routes(&format!("[{refused}, {runs}, {SHARE}]"), "index.php")
         };
         for runs in [r#""*.php""#, r#""/admin/*""#] {

@@ -19,7 +19,7 @@ use maitred_os::walk::Stopped;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::{path, php_source};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
-use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::fs::{self, FileType, OFlags};
 use rustix::io::Errno;
 
 use crate::runtime::sandbox;
@@ -486,7 +486,7 @@ impl Resolver {
     fn follow_root(&mut self) -> Result<(), Refused> {
         let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
         let now = fs::stat(&self.site.root).map_err(|_| gone())?;
-        if self.root.as_ref().is_ok_and(|root| root.id == file_id(&now)) {
+        if self.root.as_ref().is_ok_and(|root| root.id == (now.st_dev, now.st_ino)) {
             return Ok(());
         }
         self.table.clear();
@@ -540,10 +540,6 @@ impl Resolver {
 fn script_ends(name: &[u8], names_end: usize) -> impl Iterator<Item = usize> {
     let slashes = memchr::memchr_iter(b'/', name).take_while(move |end| *end <= names_end);
     slashes.filter(|end| is_script(&name[..*end]))
-}
-
-fn file_id(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 pub(crate) fn is_script(name: &[u8]) -> bool {

@@ -48,9 +48,9 @@ mod tests {
     use crate::FileReader;
     use crate::apache::served_sites;
 
-    struct OneFile;
+    struct SectionsConf;
 
-    impl FileReader for OneFile {
+    impl FileReader for SectionsConf {
         fn read(&self, path: &str) -> Result<String, String> {
             let conf = "Listen 80\n<VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\n\
                         <Directory /srv/a>\nRequire all granted\n</Directory>\n\
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_section_that_closes_paths_is_named_where_they_are_served() {
-        let served = served_sites(&OneFile, "/a.conf").expect("a site");
+        let served = served_sites(&SectionsConf, "/a.conf").expect("a site");
         let lines = |deny: &str| {
             let toml = format!(
                 "[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv/a\"\ndeny = [\"/x\", {deny}]\n"
