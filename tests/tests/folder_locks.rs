@@ -198,3 +198,37 @@ fn checks_of_a_site_whose_root_is_behind_a_locked_folder_delay_no_pool() {
     wait::until_true("the site to be served", || ask_third(&server) == 200);
     server.stop();
 }
+
+#[test]
+fn a_mended_pool_whose_reload_another_tenant_delays_serves_once_that_is_over() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let root = tenants_root();
+    let (third, late) = (root.path().join("app.php"), root.path().join("late"));
+    link(root.path(), ".");
+    let more = format!(
+        "[[sites]]\nhosts = [\"third\"]\npool = \"other\"\nroot = {third:?}\n\
+         [pools.late]\npm = \"static\"\nmax_children = 1\n\
+         [[sites]]\nhosts = [\"late\"]\npool = \"late\"\nroot = {late:?}"
+    );
+    let sites = format!("{}\n{more}", other(root.path()));
+    let server = Setup::new(root.path()).workers(1).site(&sites).start();
+    // It is dropped before the server, which waits for its processes.
+    let files = files;
+    server.expect_log(0, "does not exist");
+    let mut held = hold(&server, &files, root.path());
+    link(root.path(), "locked/never-seen");
+    let mark = server.log().mark();
+    write_file(&late, "hello.php", b"<?php echo 'hello';");
+    give_to_web_user(&late);
+    server.expect_log(mark, "the mended sites need a reload, which is refused: ");
+
+    files.release();
+    held.iter_mut().for_each(|sent| assert_eq!(response(sent).text(), "released"));
+    link(root.path(), ".");
+    let ask = Request::new("GET", "/hello.php").header("Host", "late");
+    wait::until_true("the pool to serve", || http::ask(server.address(), &ask).status == 200);
+    server.stop();
+}

@@ -98,6 +98,11 @@ pub(crate) fn now() -> Millis {
 }
 
 impl Cache {
+    /// Whether other threads than the serving ones have to use the disk.
+    pub(crate) fn has_slow_disk(&self) -> bool {
+        self.disk_pace.is_slow(now()) || self.slow_disk.is_stuck()
+    }
+
     /// Opens the cache of a configuration, for a front with this number of threads and of file
     /// descriptors for pages. If its directory cannot be used, the cache is in memory only, which
     /// is logged.

@@ -160,7 +160,8 @@ impl Lookups {
     pub fn give_up(&mut self) -> Option<LookupOrder> {
         let current = self.current.take()?;
         let order = current.order.clone();
-        self.abandon(current);
+        // It was not late.
+        self.abandon(current, None);
         Some(order)
     }
 
@@ -179,7 +180,7 @@ impl Lookups {
         let mut late = self.current.take()?;
         let (order, until) = (late.order.clone(), late.timer.until);
         let mut paths = std::mem::take(&mut late.late);
-        self.abandon(late);
+        self.abandon(late, note.path.clone());
         let refused = |why| Some(FinishedLookups { order: order.clone(), outcome: Err(why) });
         let Some(path) = note.path.filter(|_| now < until) else {
             let limit = if now < until { LOOKUP_TIMEOUT } else { LOOKUPS_TIMEOUT };
@@ -238,13 +239,12 @@ impl Lookups {
         Ok(())
     }
 
-    /// Kills a process, unless it has ended.
-    fn abandon(&mut self, process: LookupProcess) {
+    /// Kills a process, unless it has ended. `path`: the lookup that takes too long.
+    fn abandon(&mut self, process: LookupProcess, path: Option<PathBuf>) {
         if process.ended.is_some() {
             return;
         }
         let _ = signals::send_to(process.pidfd.as_fd(), Signal::SIGKILL);
-        let path = process.notes.last().unwrap_or_default().path;
         self.stuck.push(StuckLookup { pid: process.pid, path });
     }
 }

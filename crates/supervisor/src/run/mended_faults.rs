@@ -63,7 +63,6 @@ impl Supervisor {
             }
         };
         let (mended, new) = (self.plan.faults.without(&found), found.without(&self.plan.faults));
-        self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());
         for fault in new.iter() {
             error!("{fault}");
         }
@@ -74,10 +73,14 @@ impl Supervisor {
             |name: &str| !found.stops_pool(name) && self.pools.current_of(name).is_none();
         let has_pools = self.plan.config.pools.iter().any(|pool| is_startable(&pool.name));
         let has_logs = mended.iter().any(|fault| fault.loss == Loss::Log);
-        self.plan.faults = found;
-        if (has_pools || has_logs)
-            && let Err(why) = self.reload(ReloadScope::Mended)
-        {
+        if !has_pools && !has_logs {
+            self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());
+            self.plan.faults = found;
+            return;
+        }
+        // They count until the reload is done: one that is refused is asked for again.
+        self.fault_checks.done(now, false);
+        if let Err(why) = self.reload(ReloadScope::Mended) {
             log_refused(&why, &ReloadScope::Mended);
         }
     }

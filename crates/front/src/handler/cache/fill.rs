@@ -313,7 +313,12 @@ impl<'a> Fill<'a> {
     fn drop_stale(&mut self, why: NotStored) {
         let is_of_request = self.plan.store.is_err() || why.is_of_request();
         if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
-            self.cache.store.drop_page(key, page);
+            let (cache, key, page) = (self.cache.clone(), key.clone(), page.clone());
+            if !cache.has_slow_disk() {
+                let pace = &self.cache.disk_pace;
+                return pace.measure(|| cache.store.drop_page(&key, &page), now);
+            }
+            tokio::task::spawn_blocking(move || cache.store.drop_page(&key, &page));
         }
     }
 
@@ -359,7 +364,7 @@ impl<'a> Fill<'a> {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
-            let is_slow = cache.disk_pace.is_slow(now());
+            let is_slow = is_small && cache.has_slow_disk();
             let keep = move || {
                 let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
@@ -439,7 +444,7 @@ impl<'a> Fill<'a> {
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
-        if is_large || pace.is_slow(now()) {
+        if is_large || self.cache.has_slow_disk() {
             self.unwritten = Some((place, page));
             return;
         }

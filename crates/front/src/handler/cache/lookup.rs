@@ -238,12 +238,13 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
     let store = &cache.store;
     let found = match store.lookup(primary, head.headers()) {
         missed @ pagestore::Lookup::Miss { .. } if store.has_disk() => {
-            if cache.disk_pace.is_slow(now()) {
+            if cache.has_slow_disk() {
                 // The script is faster than a disk that does not respond.
-                return Ok(find_slowly(cache, primary, head).await.unwrap_or(missed));
+                find_slowly(cache, primary, head).await.unwrap_or(missed)
+            } else {
+                let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
+                cache.disk_pace.measure(load, now)
             }
-            let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
-            cache.disk_pace.measure(load, now)
         }
         looked => return Ok(looked),
     };
@@ -251,8 +252,13 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
         return Ok(found);
     };
     // The thread serves other requests while the disk is read.
-    let cache = cache.clone();
-    blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
+    let (reader, large) = (cache.clone(), key.clone());
+    let load = move || reader.store.load_large(large, has_variants, now());
+    if !cache.has_slow_disk() {
+        return blocking(|| Ok(load())).await;
+    }
+    let read = cache.slow_disk.run(load).await;
+    Ok(read.unwrap_or(pagestore::Lookup::Miss { key, has_variants }))
 }
 
 /// The same for a slow disk. None if that would take too long.
@@ -263,7 +269,7 @@ async fn find_slowly(cache: &Arc<Cache>, primary: &Key, head: &Head) -> Option<p
         fields.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     let find = move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
-        let load = || cache.store.load(&primary, fields, now(), u64::MAX);
+        let load = || cache.store.load(&primary, fields, now(), AT_ONCE_BYTES);
         cache.disk_pace.measure(load, now)
     };
     slow_disk.run(find).await
