@@ -372,10 +372,10 @@ impl<'a> Fill<'a> {
                 if is_small { cache.disk_pace.measure(keep, now) } else { keep() }
             };
             let stored = match is_slow {
-                true => self.cache.slow_disk.run(keep).await.ok_or(NotStored::SlowDisk),
-                false => blocking(|| Ok(keep())).await.map_err(|_| NotStored::Fault),
+                true => self.cache.slow_disk.run(keep).await.unwrap_or(Err(NotStored::SlowDisk)),
+                false => blocking(|| Ok(keep())).await.unwrap_or(Err(NotStored::Fault)),
             };
-            self.note_outcome(stored.flatten().map(drop));
+            self.note_outcome(stored.map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
             elsewhere.done().await;
