@@ -78,7 +78,7 @@ impl Supervisor {
             self.plan.faults = found;
             return;
         }
-        // They count until the reload is done: one that is refused is asked for again.
+        // They count until the reload is done: the next check starts it again if it is refused.
         self.fault_checks.done(now, false);
         if let Err(why) = self.reload(ReloadScope::Mended) {
             log_refused(&why, &ReloadScope::Mended);
