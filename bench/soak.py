@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import client
+import endurance
 import load
 import managed
 import peers
@@ -70,8 +71,8 @@ class Minute:
     late_p99_ms: float  # of the client's own: how long after its time a request was begun
     foreign_share: float
     again: int  # signals that were refused and sent again
-    supervisor: dict
-    front: dict
+    supervisor: endurance.Held
+    front: endurance.Held
     others_kib: int  # private memory of zygotes and workers
     processes: int
     disk_kib: int
@@ -87,14 +88,6 @@ def request(number):
         return path, lambda status, body: status == 200 and body == rows.PAGE
     path = f"/sleep.php?ms={SLEEP_MS}&n={number}"
     return path, lambda status, body: status == 200 and body.startswith(b"%d " % number)
-
-
-def held(pid):
-    """What a process has just now."""
-    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
-        mappings = sum(1 for _ in file)
-    descriptors = len(os.listdir(f"/proc/{pid}/fd"))
-    return {"kib": processes.private_kb(pid), "descriptors": descriptors, "mappings": mappings}
 
 
 def disk_kib(folder):
@@ -146,7 +139,7 @@ def minute(server, number):
         number, len(responses), len(responses) - fates[client.GOOD],
         report.percentile(taken, 0.5), report.percentile(taken, 0.99),
         report.percentile([each.late * 1e3 for each in responses], 0.99),
-        foreign_share, changes.again, held(server.supervisor()), held(fronts[-1]),
+        foreign_share, changes.again, endurance.held(server.supervisor()), endurance.held(fronts[-1]),
         others_kib(server), len(processes.tree(server.leaders)), disk_kib(server.cache_folder()),
     )
 
@@ -166,9 +159,11 @@ def verdict(minutes):
             found.append(f"{what} grew from {before:.6g} to {after:.6g}")
 
     for who in ("supervisor", "front"):
-        compare(f"private KiB of the {who}", lambda one: getattr(one, who)["kib"], lambda x: x + MOST_KIB)
-        compare(f"descriptors of the {who}", lambda one: getattr(one, who)["descriptors"], lambda x: x)
-        compare(f"mappings of the {who}", lambda one: getattr(one, who)["mappings"],
+        compare(f"private KiB of the {who}", lambda one: getattr(one, who).private_kib,
+                lambda x: x + MOST_KIB)
+        compare(f"descriptors of the {who}", lambda one: getattr(one, who).descriptors,
+                lambda x: x)
+        compare(f"mappings of the {who}", lambda one: getattr(one, who).mappings,
                 lambda x: x + MOST_MAPPINGS)
     compare("private KiB of PHP's processes", lambda one: one.others_kib, lambda x: x * 1.05)
     compare("processes", lambda one: one.processes, lambda x: x)

@@ -89,7 +89,7 @@ fn streams_that_wait_for_a_fastcgi_server_leave_descriptors_to_others() {
 }
 
 #[test]
-fn large_files_that_nobody_reads_leave_descriptors_to_others() {
+fn large_files_that_clients_do_not_read_leave_descriptors_to_others() {
     let root = site();
     for number in 0..=CONNECTIONS * STREAMS {
         write_file(root.path(), &format!("{number}.bin"), &[b'x'; LARGE_BYTES]);

@@ -137,6 +137,12 @@ impl ImportReport {
         &self.findings
     }
 
+    /// Whether a directive at one of these places is missing and decides who may see what.
+    pub fn leaves_access_out(&self, is_there: impl Fn(&SourceLine) -> bool) -> bool {
+        let missing = |finding: &&ImportFinding| finding.outcome == Outcome::LeftOutAccess;
+        self.findings.iter().filter(missing).any(|finding| is_there(&finding.place))
+    }
+
     /// Whether nothing was left out that decides who may see what.
     pub fn keeps_access(&self) -> bool {
         self.findings.iter().all(|finding| finding.outcome != Outcome::LeftOutAccess)

@@ -1,7 +1,7 @@
 //! Paths that Apache refuses to clients without a password, and the written site does not, found by
 //! comparing both. It is the last of the rules of the import, and knows none of the others.
 
-use crate::report::{ImportReport, Outcome};
+use crate::report::{ImportReport, SourceLine};
 use crate::rule_examples::crossed_paths;
 use crate::served::{RuleAccess, ServedRule, ServedSite};
 use crate::written_site::{Behind, WrittenSites};
@@ -29,11 +29,8 @@ fn closing<'s>(site: &'s ServedSite, path: &str) -> Option<&'s ServedRule> {
 
 /// Adds a finding for a section that has none about access.
 fn add(report: &mut ImportReport, rule: &ServedRule, path: &str) {
-    let is_named = report.findings().iter().any(|finding| {
-        finding.outcome == Outcome::LeftOutAccess
-            && (finding.place == rule.place || rule.inner.contains(&finding.place))
-    });
-    if !is_named {
+    let is_there = |place: &SourceLine| *place == rule.place || rule.inner.contains(place);
+    if !report.leaves_access_out(is_there) {
         let why = format!(
             "paths such as `{path}` are served to all clients: write `deny` or `basic_auth` of the \
              site"

@@ -6,7 +6,7 @@
 use super::location_search::SearchedServer;
 use super::scope::Scope;
 use super::served_sites;
-use crate::report::{ImportReport, Outcome};
+use crate::report::{ImportReport, SourceLine};
 use crate::rule_examples::crossed_paths;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served, WrittenSites};
@@ -30,11 +30,9 @@ pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportRepor
 
 /// Adds a finding for a block that has none about access.
 fn add(report: &mut ImportReport, by: &Directive, path: &str, how: &str) {
-    let is_named = report.findings().iter().any(|finding| {
-        finding.outcome == Outcome::LeftOutAccess
-            && (finding.place == by.place || by.block.iter().any(|one| one.place == finding.place))
-    });
-    if !is_named {
+    let is_there =
+        |place: &SourceLine| *place == by.place || by.block.iter().any(|one| one.place == *place);
+    if !report.leaves_access_out(is_there) {
         let why =
             format!("at paths such as `{path}` {how}: write `deny` or `deny_php` of the site");
         report.access_left_out(&by.place, &by.shown(), &why);
