@@ -32,6 +32,7 @@ pub mod injected;
 pub mod installed;
 pub mod jobs;
 pub mod load;
+pub mod locked_folder;
 pub mod log;
 pub mod lowered;
 pub mod mariadb;

@@ -5,75 +5,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::http::{self, Request};
+use maitred_tests::locked_folder::{hold, other, request, response, tenants_root};
 use maitred_tests::outside::status;
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::server::{Server, Setup, give_to_web_user, write_file};
 use maitred_tests::stuck_files::StuckFiles;
 use maitred_tests::{Target, wait};
-use tempfile::TempDir;
-
-/// Lists a folder into a page of a file. The kernel reads the page with the lock of the folder.
-const LISTS: &str = "<?php
-$c = FFI::cdef('int open(const char *, int); long syscall(long, int, void *, size_t);
-    void *mmap(void *, size_t, int, int, int, long);', 'libc.so.6');
-$at = $c->mmap(null, 4096, 3, 0x01, $c->open($_GET['file'], 2), 0);
-$list = php_uname('m') === 'x86_64' ? 217 : 61;
-$c->syscall($list, $c->open($_GET['folder'], 0200000), $at, 4096);
-echo 'released';";
-
-/// Waits for the lock of a folder to change it. Others that want to read it wait behind.
-const CHANGES: &str = "<?php
-file_put_contents(__DIR__ . '/changes', '');
-mkdir($_GET['folder'] . '/changed');
-echo 'released';";
-
-/// A pool and its site, beside a pool that boots a script.
-fn other(root: &Path) -> String {
-    format!(
-        "[pools.other]\npm = \"static\"\nmax_children = 3\n\
-         php_admin_value = {{ \"ffi.enable\" = \"1\", extension = \"ffi\" }}\n\
-         [[sites]]\nhosts = [\"other\"]\npool = \"other\"\nroot = {root:?}"
-    )
-}
-
-fn request(target: &str) -> Request {
-    Request::new("GET", target).header("Host", "other")
-}
-
-fn send(server: &Server, target: &str) -> Connection {
-    let mut sent = Connection::open(server.address());
-    sent.send(&request(target).to_bytes()).expect("the server takes a request");
-    sent
-}
-
-fn response(sent: &mut Connection) -> Response {
-    sent.read_response(false).expect("a response")
-}
-
-/// A document root with a folder `locked` that a tenant owns.
-fn tenants_root() -> TempDir {
-    let root = document_root(&[
-        ("lists.php", LISTS),
-        ("changes.php", CHANGES),
-        ("pid.php", "<?php echo getmypid();"),
-        ("locked/hello.html", "hello"),
-    ]);
-    give_to_web_user(root.path());
-    give_to_web_user(&root.path().join("locked"));
-    root
-}
-
-/// Has the other pool hold the lock of the folder until the files are released.
-fn hold(server: &Server, files: &StuckFiles, root: &Path) -> [Connection; 2] {
-    let (folder, file) = (root.join("locked"), files.unreadable());
-    let (folder, file) = (folder.display(), file.display());
-    let lists = send(server, &format!("/lists.php?file={file}&folder={folder}"));
-    files.wait_for_process();
-    let changes = send(server, &format!("/changes.php?folder={folder}"));
-    wait::until_true("the change to begin", || root.join("changes").exists());
-    [lists, changes]
-}
 
 /// Waits until a process of the server waits for the lock, and insists that a worker that ends
 /// meanwhile is replaced.
@@ -110,7 +48,7 @@ fn a_pool_whose_script_is_behind_a_locked_folder_of_its_tenant_delays_no_other()
     write_file(root.path(), "fails.php", b"<?php throw new Exception('not yet');");
     link(root.path(), "fails.php");
     let booted = format!("mode = \"snapshot\"\nscript = {:?}", root.path().join("app.php"));
-    let server = Setup::new(root.path()).pool(&booted).site(&other(root.path())).start();
+    let server = Setup::new(root.path()).pool(&booted).site(&other(root.path(), "")).start();
     // It is dropped before the server, which waits for its processes.
     let files = files;
     server.expect_log(0, "not yet");
@@ -135,7 +73,7 @@ fn a_reload_that_looks_for_a_root_in_a_locked_folder_delays_no_pool_and_says_whi
     };
     let root = tenants_root();
     let setup = |more: &str| {
-        let sites = format!("{}\n{more}", other(root.path()));
+        let sites = format!("{}\n{more}", other(root.path(), ""));
         Setup::new(root.path()).workers(1).site(&sites)
     };
     let server = setup("").start();
@@ -180,7 +118,7 @@ fn checks_of_a_site_whose_root_is_behind_a_locked_folder_delay_no_pool() {
     let third = root.path().join("app.php");
     link(root.path(), "missing");
     let more = format!("[[sites]]\nhosts = [\"third\"]\npool = \"other\"\nroot = {third:?}");
-    let sites = format!("{}\n{more}", other(root.path()));
+    let sites = format!("{}\n{more}", other(root.path(), ""));
     let server = Setup::new(root.path()).workers(1).site(&sites).start();
     // It is dropped before the server, which waits for its processes.
     let files = files;
@@ -213,7 +151,7 @@ fn a_mended_pool_whose_reload_another_tenant_delays_serves_once_that_is_over() {
          [pools.late]\npm = \"static\"\nmax_children = 1\n\
          [[sites]]\nhosts = [\"late\"]\npool = \"late\"\nroot = {late:?}"
     );
-    let sites = format!("{}\n{more}", other(root.path()));
+    let sites = format!("{}\n{more}", other(root.path(), ""));
     let server = Setup::new(root.path()).workers(1).site(&sites).start();
     // It is dropped before the server, which waits for its processes.
     let files = files;

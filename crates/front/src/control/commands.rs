@@ -161,6 +161,8 @@ impl ThreadCommands {
             }
             ThreadOrder::Switch(done) => {
                 self.thread.switch();
+                let opening = self.thread.clone();
+                tokio::spawn(async move { opening.open_roots().await });
                 let _ = done.send(());
             }
             ThreadOrder::Discard => self.thread.discard(),

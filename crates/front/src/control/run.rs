@@ -327,6 +327,8 @@ fn serve_thread(
         tokio::spawn(thread_local::rescue());
         tokio::spawn(beat(thread.clone()));
         tokio::spawn(follow_thread(orders, thread.clone()));
+        let opening = thread.clone();
+        tokio::spawn(async move { opening.open_roots().await });
         if let Some(first) = first {
             let supervisor = shared.supervisor.clone();
             tokio::spawn(async move { supervisor.resend().await });

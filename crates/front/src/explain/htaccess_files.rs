@@ -174,9 +174,10 @@ fn sets_php(line: &str) -> bool {
 /// The file of users or groups that a site may not use.
 fn foreign_users(site: &Site, conf: &Conf) -> Option<String> {
     let named = [("AuthUserFile", &conf.authn.users), ("AuthGroupFile", &conf.authn.groups)];
+    let real_root = std::fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
     named.into_iter().find_map(|(directive, path)| {
         let path = PathBuf::from(std::ffi::OsString::from_vec(path.clone()?));
-        (!may_name(&site.root, &site.rules.htaccess_users, &path)).then(|| {
+        (!may_name([&site.root, &real_root], &site.rules.htaccess_users, &path)).then(|| {
             format!(
                 "{directive} {} is neither in the document root nor in a folder of \
                  `htaccess_users`: add it there, or move the file",

@@ -462,6 +462,7 @@ fn resolver_for(
     }
     let root = files.root.display().to_string();
     let mut resolver = Resolver::new(files, TableLimits::default());
+    let _ = resolver.follow_root();
     if let Some(why) = resolver.refusal() {
         said.say("root", format!("{root} is not served: {why}"));
     }

@@ -69,7 +69,9 @@ pub async fn serve<C: HttpClient>(
         let response = TextResponse::new(502, "The script's response is not valid.");
         return cx.respond(response, after).await;
     };
-    let entry = match context.site.sendfile.find(named) {
+    let site = context.site;
+    let found = site.look_up(|| site.sendfile.find(named)).await;
+    let entry = match found.unwrap_or_else(|refused| Err(refused.into())) {
         Ok(entry) => entry,
         Err(NotSent { status, why }) => {
             log(context.backend, script, named, status, &why);

@@ -53,15 +53,15 @@ pub async fn route<'r>(
         let (client, last) = htaccess_cache::restored(context, &round);
         return Evaluated::new(client, is_hidden).decide(context, thread, last).await;
     }
-    let mut looked = match look(context, path) {
+    let mut looked = match look(context, path).await {
         Ok(looked) => looked,
         Err(refused) => return refusal::of_path(&refused).into(),
     };
     if !looked.has_files && !is_hidden {
-        match without_directives(context, &mut looked) {
+        match without_directives(context, &mut looked).await {
             Unruled::Served(decision) => return decision,
             Unruled::NoFile => {}
-            Unruled::OtherRoot => match look(context, path) {
+            Unruled::OtherRoot => match look(context, path).await {
                 Ok(again) => looked = again,
                 Err(refused) => return refusal::of_path(&refused).into(),
             },
@@ -70,7 +70,7 @@ pub async fn route<'r>(
     let (client, log) = client_of(context, looked.document_root);
     let client = Arc::new(client);
     let mut request = request_of(context, path, &log);
-    let (mut verdict, paths) = match evaluate(context, &client, request.clone()) {
+    let (mut verdict, paths) = match evaluate(context, &client, &request).await {
         Ok(evaluated) => evaluated,
         Err(response) => return response.into(),
     };
@@ -85,13 +85,13 @@ pub async fn route<'r>(
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        verdict = match evaluate(context, &client, request.clone()) {
+        verdict = match evaluate(context, &client, &request).await {
             Ok((verdict, _)) => verdict,
             Err(response) => return response.into(),
         };
     }
     log_mistake(context, thread, &verdict.outcome);
-    if let Err(refused) = context.site.check_root() {
+    if let Err(refused) = context.site.check_root().await {
         return refusal::of_path(&refused).into();
     }
     let found = Evaluated { unsaved, ..Evaluated::new(client, is_hidden) };
@@ -106,8 +106,8 @@ fn cached_round(context: &RequestContext<'_>, key: &[u8]) -> Option<CachedRound>
     cached.ok().flatten().flatten()
 }
 
-fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Looked, Refused> {
-    let looked = context.site.with_htaccess(|world, resolver| {
+async fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Looked, Refused> {
+    let looked = context.site.evaluate(|world, resolver| {
         let has_files = world.has_files(path.as_bytes());
         Looked {
             document_root: resolver.real_root().to_vec(),
@@ -115,13 +115,15 @@ fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Looked, Re
             paths: (!has_files).then(|| world.watched(path.as_bytes())),
         }
     });
-    Ok(looked?.unwrap_or_default())
+    Ok(looked.await?.unwrap_or_default())
 }
 
 /// Where there is nothing to evaluate: the cached route of the path, if it has a file.
-fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looked) -> Unruled<'r> {
-    let route = context.site.resolve(&context.path, context.query());
-    if context.site.check_root().is_err() {
+async fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looked) -> Unruled<'r> {
+    let site = context.site;
+    let route = site.look_up(|| site.resolve(&context.path, context.query())).await;
+    let route = route.unwrap_or_else(Route::Refused);
+    if site.check_root().await.is_err() {
         return Unruled::OtherRoot;
     }
     let (saved, decision) = match route {
@@ -276,10 +278,10 @@ impl Evaluated {
             Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
-            Outcome::File => match context.site.resolve(&encode_path(name), None) {
+            Outcome::File => match resolve(context, name).await {
                 Route::File(entry) => {
                     // The search for the file may have found another root than the evaluation.
-                    if unsaved.is_some() && context.site.check_root().is_err() {
+                    if unsaved.is_some() && context.site.check_root().await.is_err() {
                         return failed(503);
                     }
                     let saved = Saved::File(Arc::downgrade(&entry));
@@ -292,13 +294,13 @@ impl Evaluated {
                 Route::Script(_) | Route::RedirectSlash(_) => failed(403),
             },
             Outcome::Script => {
-                let script = context.site.with_htaccess(|_, resolver: &Resolver| {
+                let script = context.site.evaluate(|_, resolver: &Resolver| {
                     resolver.script_at(name, &request.path_info)
                 });
-                match script {
+                match script.await {
                     Ok(Some(Ok(script))) => {
-                        context.depends_on_client =
-                            context.site.cache.is_some() && depends_on_client(context, &directives);
+                        context.depends_on_client = context.site.cache.is_some()
+                            && depends_on_client(context, &directives).await;
                         let saved = Saved::Script(Arc::clone(&script));
                         let last = LastRound { client: &client, request: &request };
                         htaccess_cache::save(context, unsaved, last, saved);
@@ -367,7 +369,7 @@ async fn error_page<'r>(
     let has_page = |verdict: &Verdict| {
         matches!(verdict.outcome, Outcome::File | Outcome::Script | Outcome::Listing)
     };
-    let sent = match evaluate_error(context, client, of) {
+    let sent = match evaluate_error(context, client, of).await {
         Ok(Verdict { request, outcome: Outcome::Status(own) }) if request.status == 200 => {
             if let 300..400 = own {
                 return ErrorResponse::Sent(redirect(own, &request).into());
@@ -396,7 +398,7 @@ async fn error_page<'r>(
 
 /// Whether another client that requests the same would get another script, or one with other
 /// variables: by its address, or by what it sends besides the URL.
-fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> bool {
+async fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> bool {
     let Directives { request: own, client, .. } = directives;
     let Ok(path) = clean_path(context.head.path()) else { return true };
     let args = context.head.query().map(|query| query.as_bytes().to_vec());
@@ -410,7 +412,7 @@ fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> b
     let addresses = client.addresses.of_another(remote);
     let client = Client { addresses, ..(**client).clone() };
     let Ok((Verdict { request: other, outcome: Outcome::Script }, _)) =
-        evaluate(context, &client, request)
+        evaluate(context, &client, &request).await
     else {
         return true;
     };
@@ -529,12 +531,18 @@ pub fn headers_of(context: &RequestContext<'_>) -> Table {
     headers
 }
 
-fn evaluate(
+/// The route of a file that an evaluation has found.
+async fn resolve(context: &RequestContext<'_>, name: &[u8]) -> Route {
+    let (site, path) = (context.site, encode_path(name));
+    site.look_up(|| site.resolve(&path, None)).await.unwrap_or_else(Route::Refused)
+}
+
+async fn evaluate(
     context: &RequestContext<'_>,
     client: &Client,
-    request: Request,
+    request: &Request,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    within(context, client, |processor| processor.decide(request))
+    within(context, client, |processor| processor.decide(request.clone())).await
 }
 
 struct ErrorOf {
@@ -543,7 +551,7 @@ struct ErrorOf {
     status: u16,
 }
 
-fn evaluate_error(
+async fn evaluate_error(
     context: &RequestContext<'_>,
     client: &Client,
     of: ErrorOf,
@@ -553,24 +561,24 @@ fn evaluate_error(
             Ok(request) => processor.decide(request),
             // A page whose path cannot be decoded leaves the error as it is.
             Err(status) => {
-                let request = Request { status: of.status, ..of.request };
+                let request = Request { status: of.status, ..of.request.clone() };
                 Verdict { request, outcome: Outcome::Status(status) }
             }
         }
     });
-    Ok(evaluated?.0)
+    Ok(evaluated.await?.0)
 }
 
-fn within(
+async fn within(
     context: &RequestContext<'_>,
     client: &Client,
-    work: impl FnOnce(&Processor<'_>) -> Verdict,
+    mut work: impl FnMut(&Processor<'_>) -> Verdict,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
+    let found = context.site.evaluate(|world: &SiteWorld<'_>, _: &Resolver| {
         let verdict = work(&Processor::new(client, world));
         (verdict, world.paths.take())
     });
-    match found {
+    match found.await {
         Ok(Some(verdict)) => Ok(verdict),
         Ok(None) => Err(TextResponse::new(500, "")),
         Err(refused) => Err(refusal::of_path(&refused)),

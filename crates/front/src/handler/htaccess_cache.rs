@@ -141,7 +141,7 @@ fn insert(context: &RequestContext<'_>, key: Vec<u8>, new: NewVerdict) {
     if context.site.has_aliases() {
         return;
     }
-    let _ = context.site.with_htaccess(|world, _| world.cache_verdict(key, new));
+    let _ = context.site.with_cached_htaccess(|world, _| world.cache_verdict(key, new));
 }
 
 /// The last round of this request, by a decision that an equal one has got. What may read the

@@ -8,6 +8,7 @@ use maitred_rules::path::CleanPath;
 
 use crate::handler::context::RequestContext;
 use crate::site::listing::{self, Listing};
+use crate::site::lookups;
 
 /// Most evaluations of names for one listing, each as long as that of a request may be. Other
 /// requests have their turn between them.
@@ -23,9 +24,10 @@ pub async fn page(
     let site = context.site;
     let index = Arc::clone(request);
     let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
-    let mut listing = listing::read(|| site.open_folder(path), is_ignored).await?;
+    let mut listing = listing::read(site, path, is_ignored).await?;
     for _ in 0..MOST_TURNS {
-        if check(context, client, request, &mut listing) {
+        let checked = site.look_up(|| check(context, client, request, &mut listing)).await;
+        if checked.unwrap_or(true) {
             break;
         }
         tokio::task::yield_now().await;
@@ -45,8 +47,9 @@ fn check(
         let processor = Processor::new(client, world);
         listing.check(|name| {
             let shows = !world.is_late() && processor.shows(name, request);
-            // A lookup that the time limit has ended decides nothing.
-            (shows || !world.is_late()).then_some(shows)
+            // One that the time limit or a lookup has ended decides nothing.
+            let is_over = !lookups::is_pending() && (shows || !world.is_late());
+            is_over.then_some(shows)
         })
     });
     // Without the document root, nothing can be looked up.

@@ -16,7 +16,9 @@ use maitred_rules::response_headers::refuse_header;
 use crate::http::headers::Header;
 use crate::runtime::clock;
 use crate::site::Site;
+use crate::site::directory_confs::SiteWorld;
 use crate::site::evaluation_time::EvaluationTime;
+use crate::site::lookups;
 
 /// A header that outlives its request.
 pub type OwnedHeader = (Vec<u8>, Vec<u8>);
@@ -136,8 +138,7 @@ impl Directives {
                 }
                 request.content_type = media_type;
                 request.status = status;
-                let applied = self.site.with_htaccess(|world, _| apply(&request, world));
-                applied.map_err(|_| Unevaluated)?.ok_or(Unevaluated)??;
+                self.with_files(|world| apply(&request, world)).ok_or(Unevaluated)??;
             }
         }
         if !is_error {
@@ -236,8 +237,34 @@ impl Directives {
 
     /// When the file of the request was last changed, in seconds since 1970: also of a script.
     fn modified(&self) -> Option<i64> {
-        let found = self.site.with_htaccess(|world, _| world.stat(&self.request.filename));
-        found.ok().flatten().flatten().map(|stat| stat.modified)
+        let found = self.with_files(|world| world.stat(&self.request.filename));
+        found.flatten().map(|stat| stat.modified)
+    }
+
+    /// Whether changes of headers look up files.
+    pub fn read_files(&self) -> bool {
+        let conf = &self.request.conf;
+        conf.headers.have_expressions() || conf.expires.is_on == Some(true)
+    }
+
+    /// Looks up the files that changes of headers depend on, so that [`Directives::change`] finds
+    /// them in the kernel's cache: it cannot wait for a lookup.
+    pub async fn look_ahead(&self) {
+        let look = || self.change(200, &[], ResponseSource::Script).is_ok();
+        let _ = self.site.look_up(look).await;
+    }
+
+    /// Runs `work` on the files of the site, as far as it needs no lookup. In [`look_ahead`], that
+    /// is not known yet.
+    ///
+    /// [`look_ahead`]: Directives::look_ahead
+    fn with_files<T>(&self, work: impl FnOnce(&SiteWorld<'_>) -> T) -> Option<T> {
+        let run = || self.site.with_htaccess(|world, _| work(world));
+        let found = match lookups::is_within() {
+            true => run(),
+            false => lookups::if_cached(run)?,
+        };
+        found.ok().flatten()
     }
 
     /// PHP's variables, in order: a later one replaces an earlier one of its name.

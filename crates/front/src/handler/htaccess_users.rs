@@ -32,7 +32,8 @@ pub async fn authenticate(
     };
     let users = UsersFile::OfHtaccess { path: &users, root: &context.site.settings.root };
     let client = context.target.peer.ip();
-    match thread.shared.porter.admit(context.head, users, client).await {
+    let (porter, tenant) = (&thread.shared.porter, &context.site.tenant);
+    match porter.admit(context.head, users, client, tenant).await {
         Outcome::Granted => Ok(KnownUser {
             file: request.conf.authn.users.clone(),
             group_file: request.conf.authn.groups.clone(),
@@ -56,7 +57,7 @@ async fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request
     let Some(groups) = file(context, thread, NamedFile::of_groups(request)) else {
         return Arc::default();
     };
-    thread.shared.porter.groups(&groups).await.unwrap_or_default()
+    thread.shared.porter.groups(&groups, &context.site.tenant).await.unwrap_or_default()
 }
 
 /// The response that asks for a name and a password.
@@ -93,7 +94,8 @@ fn file(context: &RequestContext<'_>, thread: &Thread, named: NamedFile<'_>) -> 
         return None;
     };
     let path = PathBuf::from(OsString::from_vec(path.clone()));
-    if may_name(root, &settings.rules.htaccess_users, &path) {
+    let real_root = context.site.real_root();
+    if may_name([root, &real_root], &settings.rules.htaccess_users, &path) {
         return Some(path);
     }
     failed(format!(

@@ -53,12 +53,14 @@ pub fn of_rule(
 
 /// Resolves the path of a request. A refused file is logged, and then treated as missing: the front
 /// controller, if there is one, responds with its own error page.
-pub fn resolve(context: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
-    match context.site.resolve(&context.path, context.query()) {
+pub async fn resolve(context: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
+    let site = context.site;
+    let found = site.look_up(|| site.resolve(&context.path, context.query())).await;
+    match found.unwrap_or_else(Route::Refused) {
         Route::Refused(refused) => {
             log_path(context, &refused, troubles);
-            let instead = context.site.in_place_of(&context.path, &refused);
-            instead.unwrap_or(Route::Refused(refused))
+            let instead = site.look_up(|| site.in_place_of(&context.path, &refused)).await;
+            instead.ok().flatten().unwrap_or(Route::Refused(refused))
         }
         route => route,
     }

@@ -203,7 +203,7 @@ async fn respond<'r, C: HttpClient>(
     }
     let mut context = RequestContext::new(cx.head, cx.target, site);
     let decision = match &site.rules {
-        None => route(&context, cx.thread),
+        None => route(&context, cx.thread).await,
         Some(rules) => match decided_before(cx, &mut context) {
             Some(decision) => decision,
             // In a box: larger than all that a request without rules needs.
@@ -279,6 +279,9 @@ async fn carry_out<'r, C: HttpClient>(
     decision: Decision<'r>,
 ) -> io::Result<After> {
     cx.directives.clone_from(&context.directives);
+    if let Some(directives) = context.directives.as_ref().filter(|own| own.read_files()) {
+        Box::pin(directives.look_ahead()).await;
+    }
     match decision {
         Decision::Respond(response) => cx.refuse(response).await,
         Decision::File(entry) => Box::pin(static_files::serve(cx, context, entry)).await,
@@ -332,7 +335,8 @@ async fn send_error_page<'r, C: HttpClient>(
     error: &InterceptedResponse,
 ) -> io::Result<After> {
     let page = rules.error_page(error.status).unwrap_or_default();
-    match site.resolve(page, None) {
+    let found = site.look_up(|| site.resolve(page, None)).await;
+    match found.unwrap_or_else(Route::Refused) {
         Route::File(entry) => {
             let content = content_of(&entry);
             cx.send_error_page(error, entry.content_type(), content).await

@@ -29,12 +29,12 @@ pub fn special<'r>(context: &RequestContext<'r>, thread: &Thread) -> Option<Deci
 }
 
 /// The route of a request's path.
-pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
+pub async fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
     if let Some(decision) = special(context, thread) {
         return decision;
     }
     let troubles = &thread.shared.troubles;
-    match refusal::resolve(context, troubles) {
+    match refusal::resolve(context, troubles).await {
         Route::File(entry) => Decision::File(entry),
         Route::Script(script) => Decision::Script(script),
         Route::RedirectSlash(location) => TextResponse::redirect(301, &location).into(),

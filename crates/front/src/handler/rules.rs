@@ -120,7 +120,7 @@ impl<'r> RulesCheck<'r> {
             return decision;
         }
         if !self.context.site.has_htaccess() {
-            return route(&self.context, self.thread);
+            return route(&self.context, self.thread).await;
         }
         if let Some(decision) = htaccess::cached(&mut self.context) {
             return decision;
@@ -183,7 +183,7 @@ impl<'r> RulesCheck<'r> {
         let porter = &self.thread.shared.porter;
         let users = UsersFile::OfSetting(&auth.users);
         let client = self.context.target.peer.ip();
-        Err(match porter.admit(self.context.head, users, client).await {
+        Err(match porter.admit(self.context.head, users, client, &self.context.site.tenant).await {
             Outcome::Granted => return Ok(()),
             Outcome::Unknown => {
                 let realm = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
@@ -219,7 +219,7 @@ impl<'r> RulesCheck<'r> {
                 path: path.as_bytes().to_vec(),
             }),
             PathTarget::Listing => {
-                let listing = listing::read(|| site.open_folder(path), |_| false).await?;
+                let listing = listing::read(site, path, |_| false).await?;
                 let page = listing::page(listing, path.as_bytes()).await?;
                 Some(TextResponse::page(&[HTML], page).into())
             }

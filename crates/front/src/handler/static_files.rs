@@ -102,7 +102,8 @@ async fn variant(
     while compression.precompressed()
         && let Some(coding) = left.best(&ContentEncoding::SMALLEST)
     {
-        if let Some(found) = site.sibling(&context.path, &entry, coding) {
+        let found = site.look_up(|| site.sibling(&context.path, &entry, coding)).await;
+        if let Ok(Some(found)) = found {
             return found;
         }
         left = left.without(coding);

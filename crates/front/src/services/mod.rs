@@ -50,6 +50,7 @@ use crate::services::traces::{TraceStats, Traces};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
+use crate::site::lookups::AllTurns;
 use crate::site::rate_limits::AllLimits;
 use crate::site::sites::{Resources, Sites};
 
@@ -138,6 +139,8 @@ pub struct Shared {
     pub heap: Arc<Heap>,
     /// The state of the sites' rate limits.
     pub limits: AllLimits,
+    /// The turns of lookups in the folders of tenants.
+    pub lookups: AllTurns,
     /// Counters of upstream HTTP servers.
     pub proxies: AllProxyStats,
     /// The account of spooled files.
@@ -216,6 +219,7 @@ impl Shared {
             requests: RequestMemory::default(),
             heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
+            lookups: AllTurns::default(),
             proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
             spool: Arc::new(SpoolSpace::of(spooled_files)),
@@ -245,6 +249,7 @@ impl Shared {
             pools: &self.pools,
             cache: self.cache.as_deref(),
             limits: &self.limits,
+            lookups: &self.lookups,
             proxies: &self.proxies,
             pool_access_logs: &self.pool_access_logs,
             upstream_logs: &self.upstream_logs,
@@ -450,7 +455,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Opens every site's document root.
+    /// The sites of a configuration. The caller has their folders opened ([`Thread::open_roots`]).
     ///
     /// # Errors
     /// As [`crate::site::Site::open`].
@@ -467,6 +472,11 @@ impl Thread {
             first_connection: Notify::new(),
             made: Made::default(),
         })
+    }
+
+    /// Opens the folders of all sites.
+    pub async fn open_roots(&self) {
+        self.sites().open_roots().await;
     }
 
     /// The sites for new requests. A request keeps the sites it started with.

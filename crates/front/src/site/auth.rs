@@ -18,6 +18,7 @@ use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
 
 use crate::site::checked_files::{CheckedFiles, FileToCheck};
+use crate::site::lookups::Tenant;
 use crate::site::password_turns::{AT_A_TIME, Applicant, PasswordTurns};
 
 /// Passwords of the `AuthUserFile`s of one site that are verified at a time.
@@ -108,18 +109,24 @@ impl Default for Authenticator {
 }
 
 impl Authenticator {
-    /// Authenticates a request of `client` against a users file.
-    pub async fn admit(&self, head: &Head, file: UsersFile<'_>, client: IpAddr) -> Outcome {
+    /// Authenticates a request of `client` against a users file of a site of `tenant`.
+    pub async fn admit(
+        &self,
+        head: &Head,
+        file: UsersFile<'_>,
+        client: IpAddr,
+        tenant: &Tenant,
+    ) -> Outcome {
         let (users, turns) = match file {
             UsersFile::OfSetting(path) => {
                 let setting = "basic_auth";
                 let file = FileToCheck { path, setting, outlives_removal: true, load };
-                (self.files.get(file).await, &self.turns)
+                (self.files.get(file, tenant).await, &self.turns)
             }
             UsersFile::OfHtaccess { path, .. } => {
                 let (setting, load) = ("AuthUserFile", load_as_apache);
                 let file = FileToCheck { path, setting, outlives_removal: false, load };
-                (self.htaccess_files.get(file).await, &self.htaccess_turns)
+                (self.htaccess_files.get(file, tenant).await, &self.htaccess_turns)
             }
         };
         let Some(users) = users else {
@@ -147,10 +154,10 @@ impl Authenticator {
     }
 
     /// The groups of an `AuthGroupFile`; none if it is unusable.
-    pub async fn groups(&self, path: &Path) -> Option<Arc<Groups>> {
+    pub async fn groups(&self, path: &Path, tenant: &Tenant) -> Option<Arc<Groups>> {
         let (setting, load) = ("AuthGroupFile", load_groups);
         let file = FileToCheck { path, setting, outlives_removal: false, load };
-        self.groups.get(file).await
+        self.groups.get(file, tenant).await
     }
 
     fn digest(&self, file: &Path, attempt: &Attempt, name: &str) -> [u8; 32] {

@@ -1,17 +1,17 @@
 //! Parsed files of users and groups, read again when they change.
 //!
-//! A tenant may write any number of them, of any size: they are read and parsed on other threads, a
-//! few at a time, and the table has a limit of bytes.
+//! A tenant may write any number of them, of any size, in folders of its own: they are read and
+//! parsed on other threads, a few of each tenant at a time, and the table has a limit of bytes.
 
 use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
-use tokio::task;
-
 use crate::runtime::file_identity::Identity;
+use crate::site::lookups::{self, Tenant};
 
 /// Least interval between two checks of a file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -19,8 +19,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_FILES: usize = 4096;
 /// Most bytes of all files in a table, as they are on the disk.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
-/// Files of a table that are read at a time.
-const READS_AT_A_TIME: usize = 2;
 
 /// A file as the table needs it.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +38,6 @@ pub struct FileToCheck<'a, T> {
 #[derive(Debug)]
 pub struct CheckedFiles<T> {
     files: Mutex<HashMap<PathBuf, CheckedFile<T>>>,
-    reads: Semaphore,
 }
 
 #[derive(Debug)]
@@ -54,24 +51,25 @@ struct CheckedFile<T> {
 
 impl<T> Default for CheckedFiles<T> {
     fn default() -> CheckedFiles<T> {
-        CheckedFiles { files: Mutex::default(), reads: Semaphore::new(READS_AT_A_TIME) }
+        CheckedFiles { files: Mutex::default() }
     }
 }
 
 impl<T: Send + Sync + 'static> CheckedFiles<T> {
-    /// The file as it is now, or as it was last usable; a missing one as `file` says.
-    pub async fn get(&self, file: FileToCheck<'_, T>) -> Option<Arc<T>> {
+    /// The file as it is now, or as it was last usable; a missing one as `file` says. None as well
+    /// for one in a folder of the `tenant` that takes too long to read.
+    pub async fn get(&self, file: FileToCheck<'_, T>, tenant: &Tenant) -> Option<Arc<T>> {
         if let Some(current) = self.current(file.path) {
             return current;
         }
-        let _turn = self.reads.acquire().await.ok()?;
+        let _turn = tenant.turn_to_read().await?;
         // Another request may have read it while this one waited.
         if let Some(current) = self.current(file.path) {
             return current;
         }
         let (path, load) = (file.path.to_owned(), file.load);
-        let read = task::spawn_blocking(move || (identity_of(&path), load(&path)));
-        let (identity, loaded) = read.await.ok()?;
+        let read = tenant.run(move || (identity_of(&path), load(&path)));
+        let (identity, loaded) = read.await?;
         self.store(file, identity, loaded)
     }
 
@@ -83,7 +81,8 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
         if now.duration_since(known.checked) < CHECK_INTERVAL {
             return Some(known.parsed.clone());
         }
-        if known.parsed.is_none() || identity_of(path) != known.identity {
+        let is_same = || identity_of(path) == known.identity;
+        if known.parsed.is_none() || lookups::if_cached(is_same) != Some(true) {
             return None;
         }
         known.checked = now;
@@ -133,7 +132,8 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
 
 /// The identity of a file; none if there is no such file.
 fn identity_of(path: &Path) -> Option<Identity> {
-    rustix::fs::stat(path).ok().map(|stat| Identity::of(&stat))
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    lookups::stat(&path).ok().map(|stat| Identity::of(&stat))
 }
 
 #[cfg(test)]
@@ -141,6 +141,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::site::lookups::AllTurns;
 
     const MEBIBYTE: usize = 1 << 20;
 
@@ -153,8 +154,8 @@ mod tests {
     }
 
     fn get(files: &CheckedFiles<usize>, file: FileToCheck<'_, usize>) -> Option<usize> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(files.get(file)).map(|length| *length)
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(files.get(file, &AllTurns::default().of("www"))).map(|length| *length)
     }
 
     #[test]

@@ -19,13 +19,14 @@ use maitred_htaccess::weight::Shared;
 use maitred_http1::Head;
 use maitred_rules::Rules;
 use maitred_rules::pattern_table::Table;
-use rustix::fs::{self, FileType};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
 use crate::site::conf_memory::ConfMemory;
 use crate::site::directory_watch;
 use crate::site::evaluation_time::EvaluationTime;
+use crate::site::lookups;
 use crate::site::openat;
 use crate::site::resolver::Resolver;
 use crate::site::resolver_table::{Expect, is_absence};
@@ -254,6 +255,9 @@ impl DirectoryConfs {
         let Some(known) = self.known.get_mut(directory) else { return Knowledge::Nothing };
         let is_fresh = moment != 0 && known.seen == moment;
         if !is_fresh && identity_of(directory) != Some(known.identity) {
+            if lookups::is_pending() {
+                return Knowledge::Whole(Err(pending(directory)));
+            }
             // Those below hold what the file has said.
             if known.own.is_some() {
                 self.forget();
@@ -331,6 +335,12 @@ impl DirectoryConfs {
     }
 }
 
+/// The result of an evaluation that begins again after a lookup.
+fn pending(directory: &[u8]) -> Mistake {
+    let file = [directory, NAME].concat();
+    Mistake { file, line: 0, why: "the file is still to be looked up".to_owned() }
+}
+
 fn merged_conf(own: Arc<Conf>, above: &Arc<Conf>, directory: &[u8]) -> Result<MergedConf, Mistake> {
     match own.below(above) {
         Ok(merged) => Ok(MergedConf { own, above: Arc::clone(above), merged: Arc::new(merged) }),
@@ -359,7 +369,7 @@ struct ReadFile {
 /// certain.
 fn identity_of(directory: &[u8]) -> Option<Option<Identity>> {
     let path = CString::new([directory, NAME].concat()).ok()?;
-    match fs::stat(path.as_c_str()) {
+    match lookups::stat(&path) {
         Ok(stat) => Some(Some(Identity::of(&stat))),
         Err(error) if is_absence(error) => Some(None),
         Err(_) => None,
@@ -486,11 +496,8 @@ impl World for SiteWorld<'_> {
             return false;
         }
         let Ok(path) = CString::new(path) else { return false };
-        let stat = match fs::lstat(path.as_c_str()) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT | _) => return false,
-        };
-        FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+        lookups::link_stat(&path)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 
     fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {

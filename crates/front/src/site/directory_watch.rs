@@ -15,6 +15,8 @@ use std::time::Duration;
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use rustix::fs::{self, FileType};
 
+use crate::site::{lookups, openat};
+
 /// Most directories that a thread watches.
 const DIRECTORIES_MAX: usize = 1024;
 
@@ -89,7 +91,7 @@ pub fn watch(root: &[u8], path: &[u8]) -> Option<Vec<DirectoryId>> {
     for end in memchr::memchr_iter(b'/', rest).filter(|end| *end > 0) {
         let directory = CString::new(&path[..root.len() + end]).ok()?;
         // The directory above is watched already, so that a change after this is reported.
-        match fs::lstat(directory.as_c_str()) {
+        match lookups::link_stat(&directory) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => watched.push(watch_directory(&directory)?),
                 // What is below a file does not exist.
@@ -100,7 +102,7 @@ pub fn watch(root: &[u8], path: &[u8]) -> Option<Vec<DirectoryId>> {
             Err(_) => return None,
         }
     }
-    match fs::lstat(CString::new(path).ok()?.as_c_str()) {
+    match lookups::link_stat(&CString::new(path).ok()?) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => None,
         _ => Some(watched),
     }
@@ -154,9 +156,10 @@ impl Watcher {
         if let Some(known) = self.by_path.get(path) {
             return Some(*known);
         }
-        if self.by_path.len() >= DIRECTORIES_MAX || !is_local(path) {
+        if self.by_path.len() >= DIRECTORIES_MAX {
             return None;
         }
+        let directory = lookups::open_directory(path).ok().filter(is_local)?;
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -164,9 +167,9 @@ impl Watcher {
             | WatchFlags::ATTRIB
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
-        let id = add_watch(&self.events, path, flags).ok()?;
+            | WatchFlags::ONLYDIR;
+        // Of the open directory, which needs no lookup in the one above.
+        let id = add_watch(&self.events, &*openat::proc_name(&directory), flags).ok()?;
         // Another path of a known directory: a change must not be missed for either.
         self.changes += 1;
         self.changed.insert(id, self.changes);
@@ -217,8 +220,8 @@ impl Watcher {
     }
 }
 
-fn is_local(path: &CStr) -> bool {
-    fs::statfs(path).is_ok_and(|stat| LOCAL.contains(&stat.f_type))
+fn is_local(directory: &OwnedFd) -> bool {
+    fs::fstatfs(directory).is_ok_and(|stat| LOCAL.contains(&stat.f_type))
 }
 
 #[cfg(test)]

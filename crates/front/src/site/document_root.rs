@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ static LOGGED: LoggedPaths = LoggedPaths::every(LOGGED_EVERY);
 pub struct Root {
     /// A descriptor opened with `O_PATH`.
     pub fd: OwnedFd,
+    /// Its configured path.
+    pub path: PathBuf,
     /// Device and inode.
     pub id: (u64, u64),
     /// The name without symbolic links.
@@ -49,7 +51,8 @@ impl Root {
         // A folder can be opened that must not be entered.
         rustix::fs::statat(&place.fd, ".", AtFlags::empty())
             .map_err(|why| Stopped::System(root.to_path_buf(), why.into()))?;
-        Ok(Root { real: real_name(&place.fd, name), id: place.facts.id, fd: place.fd })
+        let (path, real) = (root.to_path_buf(), real_name(&place.fd, name));
+        Ok(Root { path, real, id: place.facts.id, fd: place.fd })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Directory listings. Directories are read on other threads, a few at a time: a large directory
-//! takes a while, and its disk may be slow.
+//! Directory listings. Directories are read as names are looked up, on other threads: a large
+//! directory takes a while, and its disk may be slow.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_os::clock::thread_cpu;
 use maitred_rules::path::{CleanPath, encode_path, is_dot_name, is_php_source};
 use rustix::fs::{self, AtFlags, Dir, FileType, Stat};
-use tokio::sync::Semaphore;
 
+use crate::site::Site;
 use crate::site::openat;
 use crate::site::resolver::{Resolver, is_script};
 
@@ -18,11 +18,6 @@ const MAX_NAMES: usize = 10_000;
 
 /// Most processor time for the names of one listing; the page notes that there are more.
 const MOST_TIME: Duration = Duration::from_secs(1);
-
-/// Folders that are read at a time, for all threads together; further requests wait.
-const AT_A_TIME: usize = 4;
-
-static READING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// An open directory for a listing.
 #[derive(Debug)]
@@ -80,22 +75,15 @@ impl Resolver {
     }
 }
 
-/// The listing of the directory that `open` opens, without the names that are `ignored`; none
-/// without a directory to list.
+/// The listing of the directory at a path of a site, without the names that are `ignored`; none
+/// without a directory to list, and of one that takes too long to read.
 pub async fn read(
-    open: impl FnOnce() -> Option<Folder>,
+    site: &Site,
+    path: &CleanPath<'_>,
     ignored: impl Fn(&[u8]) -> bool + Send + 'static,
 ) -> Option<Listing> {
-    // Before the folder is opened: a waiting request holds no descriptor.
-    let turn = READING.acquire().await.ok()?;
-    let folder = open()?;
-    let read = tokio::task::spawn_blocking(move || {
-        // Released here, so that a client that disconnects frees the slot only after its folder is
-        // read.
-        let _held = turn;
-        folder.list(ignored)
-    });
-    read.await.ok()?
+    let folder = site.look_up(|| site.open_folder(path)).await.ok()??;
+    site.tenant.run(move || folder.list(ignored)).await?
 }
 
 /// The page of a listing, for the folder at `path`.

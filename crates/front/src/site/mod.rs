@@ -13,6 +13,7 @@ pub(crate) mod fastcgi_listener;
 pub mod files;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
+pub mod lookups;
 pub(crate) mod openat;
 pub(crate) mod password_turns;
 pub(crate) mod rate_limits;
@@ -27,6 +28,9 @@ pub(crate) mod verdict_table;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination, Mode};
@@ -46,6 +50,7 @@ use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::files::StaticFile;
+use crate::site::lookups::Tenant;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
 use crate::site::sendfile_roots::SendfileRoots;
@@ -87,10 +92,12 @@ pub struct Site {
     aliases: Vec<Alias>,
     /// The upstream servers of its `proxy`, in their order.
     pub proxies: Vec<Server>,
+    /// The turns of lookups in its folders.
+    pub tenant: Arc<Tenant>,
 }
 
 impl Site {
-    /// Opens its document root and its other directories, as far as they exist.
+    /// A site with these settings. Its folders are opened later ([`Site::open_roots`]).
     ///
     /// # Errors
     /// One sentence: its rules are wrong, or its pool is not configured.
@@ -159,7 +166,26 @@ impl Site {
             sendfile,
             aliases,
             proxies: Server::all(&settings.rules.proxy, resources.proxies),
+            tenant: resources.lookups.of(&tenant_of(config, settings)),
         })
+    }
+
+    /// Runs `work` on the site's folders, which waits for no lookup: it runs again after each one
+    /// that it needs ([`lookups::run`]).
+    ///
+    /// # Errors
+    /// When a lookup takes too long, or there are too many.
+    pub async fn look_up<T>(&self, work: impl FnMut() -> T) -> Result<T, Refused> {
+        lookups::run(&self.tenant, work).await
+    }
+
+    /// Opens its document root and its other folders, so that no request has to, and a root that is
+    /// refused is logged.
+    pub async fn open_roots(&self) {
+        let aliases = self.aliases.iter().map(|(_, resolver)| resolver);
+        for resolver in aliases.chain([&self.resolver]).chain(self.sendfile.resolvers()) {
+            let _ = self.look_up(|| with(resolver, Resolver::follow_root)).await;
+        }
     }
 
     /// The file, script or redirect of a path.
@@ -232,16 +258,24 @@ impl Site {
     ///
     /// # Errors
     /// When it is another one, or cannot be opened.
-    pub fn check_root(&self) -> Result<(), Refused> {
+    pub async fn check_root(&self) -> Result<(), Refused> {
         let Some(confs) = &self.htaccess else { return Ok(()) };
-        let evaluated = confs.lock().unwrap_or_else(PoisonError::into_inner).root_reopened();
-        with(&self.resolver, |resolver| {
-            resolver.refresh(0)?;
-            match resolver.reopened() == evaluated {
-                true => Ok(()),
-                false => Err(Refused::notable(503, "the document root is being replaced")),
-            }
-        })
+        let check = || {
+            let evaluated = confs.lock().unwrap_or_else(PoisonError::into_inner).root_reopened();
+            with(&self.resolver, |resolver| {
+                resolver.refresh(0)?;
+                match resolver.reopened() == evaluated {
+                    true => Ok(()),
+                    false => Err(Refused::notable(503, "the document root is being replaced")),
+                }
+            })
+        };
+        self.look_up(check).await?
+    }
+
+    /// The document root without symbolic links, as of the last evaluation.
+    pub fn real_root(&self) -> PathBuf {
+        with(&self.resolver, |resolver| PathBuf::from(OsStr::from_bytes(resolver.real_root())))
     }
 
     /// Whether paths lead to folders besides the root.
@@ -259,6 +293,17 @@ impl Site {
         self.has_htaccess_alone
     }
 
+    /// As [`Site::with_htaccess`], with each lookup that `work` needs.
+    ///
+    /// # Errors
+    /// As [`Site::with_htaccess`], and when a lookup takes too long.
+    pub async fn evaluate<T>(
+        &self,
+        mut work: impl FnMut(&SiteWorld<'_>, &Resolver) -> T,
+    ) -> Result<Option<T>, Refused> {
+        self.look_up(|| self.with_htaccess(&mut work)).await?
+    }
+
     /// Evaluates `.htaccess` files: `work` gets the document root as they see it, and its files.
     ///
     /// # Errors
@@ -272,7 +317,7 @@ impl Site {
     }
 
     /// As [`Site::with_htaccess`], to find a cached decision: its paths are watched by their names,
-    /// which a root that has moved away has lost.
+    /// which a root that has moved away has lost. None as well if that needs a lookup.
     ///
     /// # Errors
     /// As [`Site::with_htaccess`].
@@ -280,7 +325,7 @@ impl Site {
         &self,
         work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
     ) -> Result<Option<T>, Refused> {
-        self.with_root(Resolver::follow_link, work)
+        lookups::if_cached(|| self.with_root(Resolver::follow_link, work)).unwrap_or(Ok(None))
     }
 
     fn with_root<T>(
@@ -349,6 +394,16 @@ fn classic_pool_of<'c>(config: &Config, settings: &'c maitred_config::Site) -> O
     others.find(is_classic).filter(|_| !is_classic(&own))
 }
 
+/// The name of the tenant whose folders a site has: the user of its pool, or the pool itself if its
+/// document root decides on the user. With an upstream server, the document root stands for it.
+fn tenant_of(config: &Config, settings: &maitred_config::Site) -> String {
+    let pool = match &settings.destination {
+        Destination::Pool(name) => config.pool(name),
+        Destination::Upstream(_) => return settings.root.display().to_string(),
+    };
+    pool.map(|pool| pool.user.as_ref().unwrap_or(&pool.name).clone()).unwrap_or_default()
+}
+
 /// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first
 /// segment on that had an encoded one.
 fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
@@ -412,7 +467,6 @@ fn open_files(
     limits: TableLimits,
 ) -> Mutex<Resolver> {
     let mut resolver = Resolver::new(files, limits);
-    resolver.log_refusal();
     resolver.compress(compression);
     Mutex::new(resolver)
 }

@@ -4,11 +4,11 @@
 //! followed step by step, to check its owner: deployments link `storage -> ../storage/app/public`,
 //! and a tenant must not link to a neighbour.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use maitred_os::walk::{self as checked_walk, Rule};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 
 use crate::site::refused_links;
 
@@ -37,6 +37,18 @@ impl Opened {
         Ok(Opened { fd, stat, through_link })
     }
 
+    /// The same file, opened again with these flags.
+    ///
+    /// # Errors
+    /// When no descriptor is free, or the flags ask for more than the file allows.
+    pub fn again(&self, flags: OFlags) -> Result<Opened> {
+        let fd = match flags == LOOK {
+            true => fcntl_dupfd_cloexec(&self.fd, 0)?,
+            false => fs::open(proc_name(&self.fd), flags, Mode::empty())?,
+        };
+        Opened::new(fd, self.through_link)
+    }
+
     /// Its file type: regular file, directory, …
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
@@ -48,10 +60,13 @@ impl Opened {
     ///
     /// When `readlink` of `/proc/self/fd` fails.
     pub fn real_name(&self) -> Result<Vec<u8>> {
-        use std::os::fd::AsRawFd;
-        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        Ok(fs::readlink(link, Vec::new())?.into_bytes())
+        Ok(fs::readlink(proc_name(&self.fd), Vec::new())?.into_bytes())
     }
+}
+
+/// A name of an open file that leads to it without a lookup in its directory.
+pub fn proc_name(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Opens `path` (absolute in the site: `/a/b`, no dot segments) below `root`. Symbolic links that
@@ -64,25 +79,44 @@ impl Opened {
 /// `XDEV` for a link that must not be followed, otherwise the kernel's error.
 pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
     let relative = relative(path);
-    let plain = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match fs::openat2(root, relative, flags, Mode::empty(), plain) {
-        Ok(fd) => return Opened::new(fd, false),
-        Err(Errno::LOOP) => {}
-        // Container runtimes older than openat2 refuse it; the walk needs only openat.
-        Err(Errno::NOSYS | Errno::PERM) => return walk(root, relative, flags),
-        Err(error) => return Err(error),
-    }
-    match open_inside(root, relative, flags) {
-        Ok(fd) => Opened::new(fd, true),
+    match resolve(root, relative, flags, ResolveFlags::empty()) {
         // AGAIN: after a concurrent rename the kernel cannot be sure that `..` in a link stays
-        // inside.
-        Err(Errno::XDEV | Errno::AGAIN) => walk(root, relative, flags),
+        // inside. Container runtimes older than openat2 refuse it; the walk needs only openat.
+        Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM) => walk(root, relative, flags),
+        opened => opened,
+    }
+}
+
+/// As [`open`], as far as the kernel has cached the path, and as far as no link leads out of the
+/// root.
+///
+/// # Errors
+/// `AGAIN` for a path that is not cached, `XDEV` for a link out of the root, otherwise as [`open`].
+pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
+    resolve(root, relative(path), flags, ResolveFlags::CACHED)
+}
+
+fn resolve(
+    root: BorrowedFd<'_>,
+    relative: &[u8],
+    flags: OFlags,
+    cached: ResolveFlags,
+) -> Result<Opened> {
+    let plain = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | cached;
+    match fs::openat2(root, relative, flags, Mode::empty(), plain) {
+        Ok(fd) => Opened::new(fd, false),
+        Err(Errno::LOOP) => Opened::new(open_inside(root, relative, flags, cached)?, true),
         Err(error) => Err(error),
     }
 }
 
-fn open_inside(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Result<OwnedFd> {
-    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+fn open_inside(
+    root: BorrowedFd<'_>,
+    relative: &[u8],
+    flags: OFlags,
+    cached: ResolveFlags,
+) -> Result<OwnedFd> {
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | cached;
     fs::openat2(root, relative, flags, Mode::empty(), inside)
 }
 
@@ -141,7 +175,7 @@ fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Resul
         return fs::open(place.path(), flags, Mode::empty());
     }
     // Another owner's file is still this site's file if it is in this root.
-    open_inside(root, so_far, flags).map_err(|_| {
+    open_inside(root, so_far, flags, ResolveFlags::empty()).map_err(|_| {
         if let Ok(path) = &path {
             refused_links::log(path);
         }

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use rustix::fs::{self, FileType, Stat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
+use crate::site::lookups;
 use crate::site::resolver::Target;
 
 /// The limits of the cache of one front thread.
@@ -54,9 +55,9 @@ pub(crate) enum Expect {
 }
 
 impl FileWatch {
-    /// One `stat`.
+    /// One `stat`. Not so while that is pending ([`lookups`]).
     pub(crate) fn holds(&self) -> bool {
-        match (fs::stat(self.path.as_c_str()), &self.expect) {
+        match (lookups::stat(&self.path), &self.expect) {
             (Ok(stat), Expect::Unchanged(identity)) => Identity::of(&stat) == *identity,
             (Ok(stat), Expect::SameFile { dev, ino }) => {
                 kind(&stat) == FileType::RegularFile && (stat.st_dev, stat.st_ino) == (*dev, *ino)
@@ -131,7 +132,9 @@ impl PathTable {
             slot.seen = self.moment;
             return Some(slot.target.clone());
         }
-        self.remove(at);
+        if !lookups::is_pending() {
+            self.remove(at);
+        }
         None
     }
 
@@ -179,7 +182,7 @@ impl PathTable {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = PathTable::new(self.limits);
+        *self = PathTable { moment: self.moment, ..PathTable::new(self.limits) };
     }
 
     #[cfg(test)]

@@ -72,6 +72,11 @@ impl SendfileRoots {
         self.0.is_empty()
     }
 
+    /// The resolvers of the directories.
+    pub(crate) fn resolvers(&self) -> impl Iterator<Item = &Mutex<Resolver>> {
+        self.0.iter().map(|root| &root.resolver)
+    }
+
     /// As [`Resolver::close_idle`].
     pub(crate) fn close_idle(&self) {
         for root in &self.0 {

@@ -21,6 +21,7 @@ use crate::proxy::stats::AllProxyStats;
 use crate::site::Site;
 use crate::site::conf_memory::CommonMemory;
 use crate::site::fastcgi_listener::FastcgiSite;
+use crate::site::lookups::AllTurns;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
 
@@ -41,6 +42,8 @@ pub struct Resources<'a> {
     pub upstream_logs: &'a UpstreamLogs,
     /// The repeated errors of the front.
     pub troubles: &'a Arc<RepeatedErrors>,
+    /// The turns of lookups in the folders of tenants.
+    pub lookups: &'a AllTurns,
     /// The account of spooled files.
     pub spool: &'a Arc<SpoolSpace>,
     /// Descriptors that the large files of one thread may have.
@@ -114,7 +117,14 @@ impl Sites {
         self.sites.iter().for_each(|site| site.close_idle());
     }
 
-    /// Opens every site's document root. A site with the same settings as `before` is reused, with
+    /// Opens the folders of every site, one after the other.
+    pub(crate) async fn open_roots(&self) {
+        for site in &self.sites {
+            site.open_roots().await;
+        }
+    }
+
+    /// The sites of a configuration. A site with the same settings as `before` is reused, with
     /// its files in memory.
     pub(crate) fn open(
         config: &Config,

@@ -2,12 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Whether a site may use a file of users: it is in the document root, or in one of `folders`. A
-/// file of another site is none of this one's.
-pub fn may_name(root: &Path, folders: &[PathBuf], path: &Path) -> bool {
+/// Whether a site may use a file of users: it is in the document root, by either of its names, or
+/// in one of `folders`. A file of another site is none of this one's.
+pub fn may_name(roots: [&Path; 2], folders: &[PathBuf], path: &Path) -> bool {
     let climbs = path.components().any(|part| part == Component::ParentDir);
-    let real_root = std::fs::canonicalize(root).ok();
-    let mut folders =
-        folders.iter().map(PathBuf::as_path).chain([root]).chain(real_root.as_deref());
+    let mut folders = folders.iter().map(PathBuf::as_path).chain(roots);
     !climbs && folders.any(|folder| folder.is_absolute() && path.starts_with(folder))
 }

@@ -15,6 +15,7 @@ use rustix::fs::{FileType, Stat};
 use crate::runtime::file_identity::Identity;
 use crate::site::directory_watch::{self, DirectoryId, TRUSTED_FOR};
 use crate::site::files::StaticFile;
+use crate::site::lookups;
 use crate::site::resolver::Script;
 use crate::site::resolver_table::{Expect, FileWatch};
 
@@ -208,7 +209,9 @@ impl VerdictTable {
             return Some(slot.verdict.clone());
         }
         drop(slot);
-        self.slots.remove(key);
+        if !lookups::is_pending() {
+            self.slots.remove(key);
+        }
         None
     }
 

@@ -126,8 +126,8 @@ pub fn fuse_is_open(config: &Config) -> Option<String> {
     is_risk.then(|| {
         format!(
             "pools run as several users, and {FUSE} is open to all of them: a user whose file \
-             system does not respond can hold the lock of a document root, for which the front \
-             waits, and with it all sites; `chmod 600 {FUSE}` now, and write the line `z {FUSE} \
+             system does not respond can hold the locks of files and folders, for which other \
+             processes wait; `chmod 600 {FUSE}` now, and write the line `z {FUSE} \
              0600 root root` to /etc/tmpfiles.d/fuse.conf for later starts of the system"
         )
     })

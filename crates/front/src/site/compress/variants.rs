@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -14,7 +13,9 @@ use crate::http::body::blocking;
 use crate::runtime::clock;
 use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
+use crate::site::document_root::Root;
 use crate::site::files::{self, FileBody, StaticFile, read_all};
+use crate::site::lookups;
 use crate::site::openat;
 use crate::site::resolver::TableLimits;
 
@@ -68,10 +69,10 @@ impl Siblings {
         }
     }
 
-    /// The precompressed variant of a file in the directory `root`.
+    /// The precompressed variant of a file below `root`.
     pub fn find(
         &mut self,
-        root: BorrowedFd<'_>,
+        root: &Arc<Root>,
         entry: &StaticFile,
         coding: ContentEncoding,
     ) -> Option<Arc<StaticFile>> {
@@ -85,6 +86,9 @@ impl Siblings {
         }
         let known = known.and_then(|known| known.found.as_ref());
         let found = self.look(root, entry, coding, known);
+        if lookups::is_pending() {
+            return None;
+        }
         let sent = found.as_ref().map(|(_, found)| found.clone());
         let beside = Precompressed { of, looked: now, is_recent: true, found };
         self.keep(entry.name(), place, beside);
@@ -110,20 +114,20 @@ impl Siblings {
     /// Checks for a precompressed variant; `known` is the result of the last check.
     fn look(
         &self,
-        root: BorrowedFd<'_>,
+        root: &Arc<Root>,
         entry: &StaticFile,
         coding: ContentEncoding,
         known: Option<&(Identity, Arc<StaticFile>)>,
     ) -> Option<(Identity, Arc<StaticFile>)> {
         let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
-        let seen = openat::open(root, &name, openat::LOOK).ok()?;
+        let seen = lookups::open(root, &name, openat::LOOK).ok()?;
         if seen.through_link || seen.kind() != FileType::RegularFile {
             return None;
         }
         if let Some(known) = known.filter(|(identity, _)| *identity == Identity::of(&seen.stat)) {
             return Some(known.clone());
         }
-        let opened = openat::open(root, &name, openat::READ).ok()?;
+        let opened = lookups::open(root, &name, openat::READ).ok()?;
         if opened.through_link || opened.kind() != FileType::RegularFile {
             return None;
         }

@@ -11,7 +11,7 @@ mod tests;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use maitred_os::walk::Stopped;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::{path, php_source};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
-use rustix::fs::{self, FileType, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use crate::runtime::sandbox;
 use crate::site::compress::{Compression, Siblings};
 use crate::site::document_root::{self, Root, beneath_chroot};
 use crate::site::files::{self, FileBody, StaticFile};
+use crate::site::lookups::{self, RootPlace};
 use crate::site::openat::{self, Opened};
 use crate::site::resolver_table::{self, Expect, FileWatch, PathTable};
 
@@ -36,7 +36,7 @@ pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 /// Files with this ending are run, and never sent.
 const SCRIPT_EXTENSION: &[u8] = b".php";
 
-/// The reason why a root is refused. [`Resolver::log_refusal`] logs the link and its owners.
+/// The reason why a root is refused. The log has the link and its owners.
 pub const FOREIGN_LINK: &str =
     "a symbolic link leads to the document root that may not be followed";
 
@@ -120,14 +120,13 @@ pub struct Resolver {
     pub(crate) site: SiteFiles,
     /// `site.root`, as the owner of its open files.
     folder_name: Arc<str>,
-    /// `site.root` without trailing slashes, as bytes.
-    root_name: Vec<u8>,
-    /// The same without symbolic links.
+    /// The root's name without symbolic links.
     real_root: Arc<[u8]>,
     /// The same as seen by scripts, also without a trailing slash; none: it is invisible to them.
     script_root: Option<Arc<[u8]>>,
-    /// The root; or why it is refused.
-    root: Result<Root, Stopped>,
+    place: RootPlace,
+    /// The root; or why it is not open.
+    root: Result<Arc<Root>, Arc<Stopped>>,
     /// How often it was opened again.
     reopened: u64,
     /// The arrival of the last check by [`Resolver::refresh`].
@@ -141,25 +140,23 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Opens the document root. One that cannot be opened, or is behind a refused link, is tried
-    /// again with each request.
+    /// The document root is opened by the first request, and one that cannot be opened, or is
+    /// behind a refused link, is tried again with each request.
     pub fn new(site: SiteFiles, limits: TableLimits) -> Resolver {
-        let mut root_name = site.root.clone().into_os_string().into_vec();
-        while root_name.last() == Some(&b'/') {
-            root_name.pop();
+        let mut name = site.root.clone().into_os_string().into_vec();
+        while name.last() == Some(&b'/') {
+            name.pop();
         }
-        let root = Root::open(&site.root, &root_name, site.front);
-        let real_root = match &root {
-            Ok(root) => Arc::clone(&root.real),
-            Err(_) => root_name.as_slice().into(),
-        };
+        let real_root: Arc<[u8]> = name.as_slice().into();
+        let place = RootPlace { path: site.root.clone(), name, front: site.front };
         let folder_name: Arc<str> = site.root.to_string_lossy().into();
+        let unopened = Stopped::System(site.root.clone(), Errno::NOENT.into());
         Resolver {
             script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
             real_root,
             site,
-            root_name,
-            root,
+            place,
+            root: Err(Arc::new(unopened)),
             reopened: 0,
             refreshed: 0,
             table: PathTable::new(limits),
@@ -178,14 +175,7 @@ impl Resolver {
     /// The reason why the root is not open: there is no such folder, the front must not enter it,
     /// or it is behind a symbolic link that must not be followed.
     pub fn refusal(&self) -> Option<&Stopped> {
-        self.root.as_ref().err()
-    }
-
-    /// Logs the reason if the root is behind a refused link. The supervisor logs the others.
-    pub fn log_refusal(&self) {
-        if let Err(why @ Stopped::Foreign(_)) = &self.root {
-            document_root::log_refused(&self.site.root, why);
-        }
+        self.root.as_ref().err().map(|why| &**why)
     }
 
     /// Enables compression of files.
@@ -200,7 +190,7 @@ impl Resolver {
         coding: ContentEncoding,
     ) -> Option<Arc<StaticFile>> {
         let root = self.root.as_ref().ok()?;
-        self.siblings.find(root.fd.as_fd(), entry, coding)
+        self.siblings.find(root, entry, coding)
     }
 
     /// Closes the files that are held open and were not requested since the previous call.
@@ -262,7 +252,7 @@ impl Resolver {
     pub fn names(&self) -> [Option<&[u8]>; 2] {
         match &self.site.chroot {
             Some(_) => [self.script_root.as_deref(), None],
-            None => [Some(&self.real_root), Some(&self.root_name)],
+            None => [Some(&self.real_root), Some(&self.place.name)],
         }
     }
 
@@ -477,32 +467,37 @@ impl Resolver {
     /// Where no link leads to the root, its files keep their names whatever happens to it, and it
     /// is enough to check when one of them has changed.
     pub(crate) fn follow_link(&mut self) -> Result<(), Refused> {
-        match self.root.is_ok() && *self.real_root == *self.root_name {
+        match self.root.is_ok() && *self.real_root == *self.place.name {
             true => Ok(()),
             false => self.follow_root(),
         }
     }
 
-    fn follow_root(&mut self) -> Result<(), Refused> {
+    pub(crate) fn follow_root(&mut self) -> Result<(), Refused> {
         let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
-        let now = fs::stat(&self.site.root).map_err(|_| gone())?;
+        let path = CString::new(self.place.path.as_os_str().as_bytes()).map_err(|_| gone())?;
+        let now = lookups::stat(&path).map_err(|_| gone())?;
         if self.root.as_ref().is_ok_and(|root| root.id == (now.st_dev, now.st_ino)) {
             return Ok(());
         }
+        let opened = lookups::open_root(&self.place);
+        if lookups::is_pending() {
+            return Err(gone());
+        }
         self.table.clear();
         self.reopened += 1;
-        self.root = Root::open(&self.site.root, &self.root_name, self.site.front);
+        self.root = opened;
         match &self.root {
             Ok(root) => {
                 self.real_root = Arc::clone(&root.real);
                 self.script_root = beneath_chroot(&self.real_root, self.site.chroot.as_deref());
                 Ok(())
             }
-            Err(Stopped::Foreign(_)) => {
-                self.log_refusal();
+            Err(why) if matches!(**why, Stopped::Foreign(_)) => {
+                document_root::log_refused(&self.site.root, why);
                 Err(Refused::notable(503, FOREIGN_LINK))
             }
-            Err(Stopped::System(..)) => Err(gone()),
+            Err(_) => Err(gone()),
         }
     }
 
@@ -512,12 +507,7 @@ impl Resolver {
     }
 
     pub(crate) fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
-        let root = self.root.as_ref().map_err(|_| Errno::NOENT)?;
-        let opened = openat::open(root.fd.as_fd(), name, flags);
-        if matches!(opened, Err(Errno::ACCESS)) {
-            sandbox::log_if_replaced(&self.site.root);
-        }
-        opened
+        lookups::open(self.root.as_ref().map_err(|_| Errno::NOENT)?, name, flags)
     }
 
     fn absent(&self, name: &[u8]) -> Result<FileWatch, Refused> {
@@ -532,7 +522,7 @@ impl Resolver {
     }
 
     fn file_name(&self, name: &[u8]) -> Vec<u8> {
-        [&self.root_name, name].concat()
+        [&self.place.name, name].concat()
     }
 }
 
