@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::node::{ByHand, Node, answer, read_head};
+use maitred_tests::processes::Signal;
 use maitred_tests::proxied::{MIB, proxied, rule, said, site};
 use maitred_tests::server::Setup;
 use maitred_tests::{Target, wait};
@@ -189,6 +190,47 @@ fn an_answer_that_breaks_in_the_middle_breaks_for_the_client_too() {
             .expect("curl is installed");
         assert!(!output.status.success(), "over HTTP/2");
     }
+}
+
+#[test]
+fn events_with_a_length_are_complete_though_the_server_stops_meanwhile() {
+    let root = site();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = Arc::new(Mutex::new(gone));
+    let back = ByHand::start(move |mut stream, _| {
+        let request = read_head(&mut stream).expect("a request");
+        let is_endless = request.starts_with("GET /app/endless ");
+        let length = if is_endless { "" } else { "Content-Length: 18\r\n" };
+        let first = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\
+             {length}\r\ndata: 1\n\n"
+        );
+        stream.write_all(first.as_bytes()).unwrap();
+        if is_endless {
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        } else if gone.lock().unwrap().recv().is_ok() {
+            stream.write_all(b"data: 2\n\n").unwrap();
+        }
+    });
+    let setup = Setup::new(root.path()).top("process_control_timeout = 60");
+    let mut server = setup.site(&rule(&back.url(), "")).start();
+    let mut endless = Connection::open(server.address());
+    endless.send(&Request::get("/app/endless").to_bytes()).unwrap();
+    assert_eq!(endless.read_head().unwrap().status, 200);
+    assert_eq!(endless.read_chunk().unwrap(), b"data: 1\n\n");
+    let mut client = Connection::open(server.address());
+    // A response to the second request must not be read as the rest of the first.
+    let two = [Request::get("/app/whole").to_bytes(), Request::get("/style.css").to_bytes()];
+    client.send(&two.concat()).unwrap();
+    assert_eq!(client.read_head().unwrap().header("Content-Length"), Some("18"));
+    assert_eq!(client.read_bytes(9).unwrap(), b"data: 1\n\n");
+    server.signal(Signal::TERM);
+    assert_eq!(endless.read_chunk().unwrap(), b"", "the front stops");
+    go.send(()).unwrap();
+    assert_eq!(client.read_bytes(9).unwrap(), b"data: 2\n\n");
+    drop((client, endless));
+    assert!(server.wait_for_end().success());
+    server.assert_nothing_left();
 }
 
 #[test]
