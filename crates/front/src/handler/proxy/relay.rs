@@ -88,7 +88,7 @@ pub async fn relay<C: HttpClient>(
             }
             Poll::Pending => false,
         };
-        send(cx.client, &mut out).await?;
+        send_during(cx.client, &mut out, upload).await?;
         if is_over {
             return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }
@@ -120,6 +120,22 @@ pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), P
         }
     }
     Ok(())
+}
+
+/// As [`send`], while the client may still send its body and the server still takes it.
+async fn send_during(
+    client: &mut impl HttpClient,
+    out: &mut Bytes,
+    upload: &mut Upload,
+) -> Result<(), ProxyError> {
+    while !upload.is_over() && !out.is_empty() {
+        match client.try_send(out) {
+            Ok(0) => upload.step_or_sendable(client).await.map_err(ProxyError::BodyError)?,
+            Ok(count) => out.advance(count),
+            Err(_) => return Err(ProxyError::ClientLeft),
+        }
+    }
+    send(client, out).await
 }
 
 /// Whether the client reconnects when the response ends, and it may have no end of its own.
