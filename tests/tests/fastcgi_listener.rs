@@ -222,6 +222,18 @@ fn more_parameters_than_there_is_room_for_are_refused_in_words() {
 }
 
 #[test]
+fn a_method_that_is_too_long_reaches_no_script() {
+    let site = Site::new("");
+    let longest = "M".repeat(64);
+    let mut wire = site.connect();
+    let named = |method: &str| site.params("/hello.php", &[("REQUEST_METHOD", method)]);
+    assert_eq!(wire.ask(1, &named(&longest), b"").body(), "hello");
+    let refused = wire.ask(2, &named(&format!("{longest}M")), b"");
+    assert!(refused.stdout.starts_with("Status: 501 "), "{}", refused.stdout);
+    site.expect_served();
+}
+
+#[test]
 fn a_body_that_never_ends_holds_no_worker_and_one_that_is_longer_is_cut() {
     let site = Site::new("");
     let further = [("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "100")];

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::http2::curl;
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -180,6 +181,24 @@ fn a_header_or_target_of_a_megabyte_is_refused() {
     let target = Request::get(&format!("/{long}")).to_bytes();
     assert_refused(&server, 431, &[&header]);
     assert_refused(&server, 414, &[&target]);
+}
+
+#[test]
+fn a_method_of_kilobytes_reaches_neither_a_script_nor_the_log() {
+    let root = site();
+    let server = Setup::new(root.path()).site("max_body_size = \"1M\"").start();
+    let mark = server.log().mark();
+    let long = "M".repeat(60_000);
+    // The script would be refused its body, with a line in the log.
+    let request =
+        format!("{long} /length.php HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n");
+    assert_refused(&server, 501, &[request.as_bytes()]);
+    let target = format!("http://{}/hello.php", server.address());
+    let status = ["-o", "/dev/null", "-w", "%{http_code}", "-X", &long[..1000], &target];
+    assert_eq!(curl(&status), "501", "over HTTP/2");
+    answers(server.address());
+    let log = server.log().since(mark).join("\n");
+    assert!(!log.contains(&long[..1000]), "{log}");
 }
 
 #[test]

@@ -7,9 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::http2::{
+    ACK, Connection as Http2, DATA, END_STREAM, Frame, SETTINGS, WINDOW_UPDATE, fields, frame,
+};
 use maitred_tests::node::{ByHand, Node, answer, read_head};
+use maitred_tests::processes::Signal;
 use maitred_tests::proxied::{MIB, proxied, rule, said, site};
 use maitred_tests::server::Setup;
+use maitred_tests::tls::served_with;
 use maitred_tests::{Target, wait};
 
 /// The highest private memory of a process, in bytes.
@@ -192,6 +197,47 @@ fn an_answer_that_breaks_in_the_middle_breaks_for_the_client_too() {
 }
 
 #[test]
+fn events_with_a_length_are_complete_though_the_server_stops_meanwhile() {
+    let root = site();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = Arc::new(Mutex::new(gone));
+    let back = ByHand::start(move |mut stream, _| {
+        let request = read_head(&mut stream).expect("a request");
+        let is_endless = request.starts_with("GET /app/endless ");
+        let length = if is_endless { "" } else { "Content-Length: 18\r\n" };
+        let first = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\
+             {length}\r\ndata: 1\n\n"
+        );
+        stream.write_all(first.as_bytes()).unwrap();
+        if is_endless {
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        } else if gone.lock().unwrap().recv().is_ok() {
+            stream.write_all(b"data: 2\n\n").unwrap();
+        }
+    });
+    let setup = Setup::new(root.path()).top("process_control_timeout = 60");
+    let mut server = setup.site(&rule(&back.url(), "")).start();
+    let mut endless = Connection::open(server.address());
+    endless.send(&Request::get("/app/endless").to_bytes()).unwrap();
+    assert_eq!(endless.read_head().unwrap().status, 200);
+    assert_eq!(endless.read_chunk().unwrap(), b"data: 1\n\n");
+    let mut client = Connection::open(server.address());
+    // A response to the second request must not be read as the rest of the first.
+    let two = [Request::get("/app/whole").to_bytes(), Request::get("/style.css").to_bytes()];
+    client.send(&two.concat()).unwrap();
+    assert_eq!(client.read_head().unwrap().header("Content-Length"), Some("18"));
+    assert_eq!(client.read_bytes(9).unwrap(), b"data: 1\n\n");
+    server.signal(Signal::TERM);
+    assert_eq!(endless.read_chunk().unwrap(), b"", "the front stops");
+    go.send(()).unwrap();
+    assert_eq!(client.read_bytes(9).unwrap(), b"data: 2\n\n");
+    drop((client, endless));
+    assert!(server.wait_for_end().success());
+    server.assert_nothing_left();
+}
+
+#[test]
 fn connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() {
     let root = site();
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -269,4 +315,133 @@ fn a_refusal_before_the_end_of_a_body_reaches_the_client() {
     let answer = client.read_response(false).unwrap();
     assert_eq!(said(&answer), "403 no");
     assert_eq!(answer.header("Connection"), Some("close"));
+}
+
+/// A server that reads the whole body of a request, and meanwhile sends it back: neither waits for
+/// the other.
+fn echo() -> ByHand {
+    ByHand::start(|mut stream, _| {
+        let head = read_head(&mut stream).expect("a request");
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().ok())?
+        });
+        let length = length.expect("a length");
+        let mut out = stream.try_clone().expect("a socket can be duplicated");
+        let (pieces, taken) = std::sync::mpsc::channel::<Vec<u8>>();
+        let writer = std::thread::spawn(move || {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            out.write_all(head.as_bytes())?;
+            taken.into_iter().try_for_each(|piece| out.write_all(&piece))
+        });
+        let (mut piece, mut left) = (vec![0; MIB], length);
+        while left > 0 {
+            let count = stream.read(&mut piece).unwrap_or(0);
+            if count == 0 {
+                break;
+            }
+            let _ = pieces.send(piece[..count].to_vec());
+            left -= count;
+        }
+        drop(pieces);
+        let _ = writer.join();
+    })
+}
+
+/// More than the sockets of a client, the front and a server have room for.
+const SENT_BEFORE_READ: usize = 64 * MIB;
+
+#[test]
+fn a_client_may_send_all_of_its_body_before_it_reads() {
+    let (root, back) = (site(), echo());
+    let limit = format!("max_body_size = {SENT_BEFORE_READ}");
+    let server = Setup::new(root.path()).site(&limit).site(&rule(&back.url(), "")).start();
+    let mut client = Connection::open(server.address());
+    let head =
+        format!("POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: {SENT_BEFORE_READ}\r\n\r\n");
+    client.send(head.as_bytes()).unwrap();
+    let pieces = (0..SENT_BEFORE_READ / MIB).map(|number| vec![u8::try_from(number).unwrap(); MIB]);
+    for piece in pieces.clone() {
+        client.send(&piece).unwrap();
+    }
+    assert_eq!(client.read_head().unwrap().status, 200);
+    for piece in pieces {
+        assert!(client.read_bytes(MIB).unwrap() == piece);
+    }
+}
+
+/// A client that does so under TLS: port, certificate of the authority, mebibytes.
+const TLS_CLIENT: &str = r#"
+import socket, ssl, sys
+port, ca, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+tcp = socket.create_connection(("127.0.0.1", port), 120)
+client = ssl.create_default_context(cafile=ca).wrap_socket(tcp, server_hostname="localhost")
+head = "POST /app/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+client.sendall((head % (count << 20)).encode())
+for number in range(count):
+    client.sendall(bytes([number]) * (1 << 20))
+answer = client.makefile("rb")
+while answer.readline() != b"\r\n":
+    pass
+print(all(answer.read(1 << 20) == bytes([number]) * (1 << 20) for number in range(count)))
+"#;
+
+#[test]
+fn a_client_may_send_all_of_its_body_before_it_reads_under_tls() {
+    let back = echo();
+    let limit = format!("max_body_size = {SENT_BEFORE_READ}");
+    let line = rule(&back.url(), "");
+    let served = served_with(&[], |setup| setup.site(&limit).site(&line));
+    let output = Command::new("python3")
+        .args(["-c", TLS_CLIENT, &served.address.port().to_string()])
+        .arg(served.authority.ca())
+        .arg((SENT_BEFORE_READ / MIB).to_string())
+        .output()
+        .expect("python3 can be started (apt install python3)");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "True\n", "{errors}");
+}
+
+#[test]
+fn a_client_may_send_all_of_its_body_before_it_reads_over_http2() {
+    let (root, back) = (site(), echo());
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Http2::open(server.address(), &[]);
+    let is_settings = |frame: &Frame| frame.kind == SETTINGS && frame.flags & ACK == 0;
+    let settings = client.wait_for("settings", is_settings).expect("settings");
+    let of_stream = settings.payload.chunks(6).find(|setting| setting[..2] == [0, 4]);
+    // What it may send on the connection, and on the stream.
+    let mut windows = [65_535, of_stream.map_or(65_535, |setting| number(&setting[2..]))];
+    let length = 8 * MIB;
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/app/x"),
+        (":authority", "localhost"),
+        ("content-length", &length.to_string()),
+    ]);
+    client.ask_with(1, &post, 0);
+    let mut left = length;
+    while left > 0 {
+        let count = left.min(windows[0]).min(windows[1]).min(16 * 1024);
+        if count == 0 {
+            let larger = client.wait_for("a window", |frame| frame.kind == WINDOW_UPDATE);
+            let larger = larger.expect("a window");
+            windows[usize::from(larger.stream == 1)] += number(&larger.payload);
+            continue;
+        }
+        left -= count;
+        let flags = if left == 0 { END_STREAM } else { 0 };
+        client.send(&frame(DATA, flags, 1, &vec![b'x'; count])).unwrap();
+        windows = windows.map(|window| window - count);
+    }
+    // Now it reads.
+    let bytes = 0x7000_0000_u32.to_be_bytes();
+    let all = [0, 1].map(|stream| frame(WINDOW_UPDATE, 0, stream, &bytes)).concat();
+    client.send(&all).unwrap();
+    assert!(client.body(1) == vec![b'x'; length]);
+}
+
+fn number(bytes: &[u8]) -> usize {
+    bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }

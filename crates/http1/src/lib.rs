@@ -26,7 +26,7 @@ mod target;
 pub use chunked::{ChunkedBody, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
 pub use diagnose::HTTP2_PREFACE;
 pub use head::{Framing, Head, Method, Version};
-pub use parse::{HeadParser, Limits, MAX_HEADERS};
+pub use parse::{HeadParser, Limits, MAX_HEADERS, MAX_METHOD_BYTES};
 pub use pseudo::Pseudo;
 pub use reason::reason_phrase;
 pub use refusal::Refusal;

@@ -14,6 +14,10 @@ use crate::target;
 /// stack (8 KiB).
 pub const MAX_HEADERS: usize = 256;
 
+/// Longest method of a request, in bytes: the longest registered one (RFC 4437) has 17, and log
+/// lines and spans have the whole method.
+pub const MAX_METHOD_BYTES: usize = 64;
+
 /// Empty lines skipped before a request line; RFC 9112 §2.2 requires at least one.
 const MAX_EMPTY_LINES: u8 = 2;
 
@@ -133,6 +137,9 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
     }
     let method = request.method.unwrap_or_default();
     let version = if request.version == Some(1) { Version::Http11 } else { Version::Http10 };
+    if method.len() > MAX_METHOD_BYTES {
+        return Err(Refusal::MethodTooLong);
+    }
     let kind = Method::of(method);
     let raw_target = request.path.unwrap_or_default();
     if raw_target.len() > limits.max_target_bytes {

@@ -3,7 +3,7 @@ use memchr::memchr;
 use crate::ascii::is_value;
 use crate::framing_headers::{content_length, once};
 use crate::head::{Framing, Head, HeaderSpans, Method, Span, Version};
-use crate::parse::{Limits, MAX_HEADERS};
+use crate::parse::{Limits, MAX_HEADERS, MAX_METHOD_BYTES};
 use crate::refusal::Refusal;
 use crate::target;
 
@@ -38,6 +38,9 @@ impl Head {
         is_all: bool,
         limits: &Limits,
     ) -> Result<Head, Refusal> {
+        if pseudo.method.len() > MAX_METHOD_BYTES {
+            return Err(Refusal::MethodTooLong);
+        }
         let (kind, path) = (Method::of(pseudo.method), pseudo.path);
         if path.len() > limits.max_target_bytes {
             return Err(Refusal::TargetTooLong);

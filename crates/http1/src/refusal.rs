@@ -45,6 +45,9 @@ refusals! {
     Http2 = 505, "HTTP/2 is not accepted here.";
     /// CONNECT, a method for proxies (RFC 9110 §9.3.6).
     Connect = 501, "CONNECT is for proxies; this server is none.";
+    /// The method is longer than [`crate::MAX_METHOD_BYTES`]: longer than any that a server
+    /// implements (RFC 9112 §3).
+    MethodTooLong = 501, "The request method is too long.";
     /// The request target has none of the forms of RFC 9112 §3.2.
     TargetForm = 400, "The request target is neither a path that starts with / nor an http URL.";
     /// `*` with another method than OPTIONS.

@@ -4,7 +4,9 @@ mod common;
 
 use bytes::BytesMut;
 use common::{framing, good, parse_both_ways, refused};
-use maitred_http1::{Framing, HeadParser, Limits, MAX_HEADERS, Method, Refusal, Version};
+use maitred_http1::{
+    Framing, HeadParser, Limits, MAX_HEADERS, MAX_METHOD_BYTES, Method, Refusal, Version,
+};
 
 #[test]
 fn a_browsers_request_is_read_in_full() {
@@ -292,6 +294,19 @@ fn a_target_that_is_too_long_is_told_apart_from_a_head_that_is() {
     let refusal = parse_both_ways(with(11).as_bytes(), &limits).unwrap_err();
     assert_eq!((refusal, refusal.status()), (Refusal::TargetTooLong, 414));
     assert_eq!(parse_both_ways(with(2000).as_bytes(), &limits), Err(Refusal::TargetTooLong));
+}
+
+#[test]
+fn a_method_that_is_too_long_is_refused_and_the_longest_is_not() {
+    let with = |len: usize| format!("{} / HTTP/1.1\r\nHost: h\r\n\r\n", "M".repeat(len));
+    let limits = Limits::default();
+    let parsed = parse_both_ways(with(MAX_METHOD_BYTES).as_bytes(), &limits);
+    let (head, _) = parsed.unwrap().unwrap();
+    assert_eq!(head.method().len(), MAX_METHOD_BYTES);
+    for len in [MAX_METHOD_BYTES + 1, limits.max_head_bytes / 2] {
+        let refusal = parse_both_ways(with(len).as_bytes(), &limits).unwrap_err();
+        assert_eq!((refusal, refusal.status()), (Refusal::MethodTooLong, 501));
+    }
 }
 
 #[test]

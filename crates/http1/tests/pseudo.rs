@@ -1,7 +1,7 @@
 //! Header sections of HTTP/2 requests from their pseudo-headers and headers.
 
 use maitred_http1::Refusal::{self, *};
-use maitred_http1::{Framing, Head, Limits, Method, Pseudo, Version};
+use maitred_http1::{Framing, Head, Limits, MAX_METHOD_BYTES, Method, Pseudo, Version};
 
 type Field<'a> = (&'a str, &'a str);
 
@@ -82,6 +82,11 @@ fn what_could_be_read_in_two_ways_is_refused() {
     let longest = &long[..long.len() - 1];
     let head = head_of(&format!("GET {longest}"), at, &[], true).unwrap();
     assert_eq!(head.target(), longest);
+    let long = "M".repeat(MAX_METHOD_BYTES + 1);
+    assert_eq!(refused(&format!("{long} /"), at, &[]), MethodTooLong);
+    let longest = &long[1..];
+    let head = head_of(&format!("{longest} /"), at, &[], true).unwrap();
+    assert_eq!(head.method(), longest);
     let lengths = [("content-length", "1"), ("content-length", "1")];
     assert_eq!(refused("POST /", at, &lengths), SeveralLengths);
     for (value, refusal) in [("1,1", SeveralLengths), ("+1", LengthForm), ("", LengthForm)] {

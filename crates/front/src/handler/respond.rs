@@ -346,7 +346,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             BodyError::TooLarge => {
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
-                if context.backend.may_log(target.len()) {
+                if context.backend.may_log(method.len() + target.len()) {
                     tracing::warn!(
                         "{method} {target}: 413: its body is larger than max_body_size allows \
                          [request {}]",
@@ -366,7 +366,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 let (method, target) = (self.head.method(), self.head.target());
                 let id = self.record.id();
                 let id = id.as_str();
-                if context.backend.may_log(target.len()) {
+                if context.backend.may_log(method.len() + target.len()) {
                     tracing::error!(
                         "{method} {target}: its body cannot be kept in {dir}: {error} \
                          [request {id}]"

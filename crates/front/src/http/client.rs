@@ -31,6 +31,15 @@ pub enum After {
     Linger,
 }
 
+/// What a client does first whose response and request body are both incomplete.
+#[derive(Debug)]
+pub enum ClientEvent {
+    /// It has read: more can be sent.
+    Sendable,
+    /// It has sent a piece of the body; none at its end.
+    Body(Option<Bytes>),
+}
+
 /// A client over HTTP, with its current request. No method has a default implementation, as in
 /// [`Client`].
 pub trait HttpClient: Client {
@@ -89,6 +98,13 @@ pub trait HttpClient: Client {
     /// # Errors
     /// Why there is no more of it; no further request can be read from the connection then.
     async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, BodyError>;
+
+    /// Waits until more can be sent or the next piece of the request's body has arrived: a client
+    /// may send its whole body before it reads. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`HttpClient::next_body`], or when the client neither sends nor reads fast enough.
+    async fn sendable_or_body(&mut self, inflow: &mut Inflow) -> Result<ClientEvent, BodyError>;
 
     /// Its raw connection; none where it shares the connection with others.
     fn raw(&mut self) -> Option<Raw<'_>>;

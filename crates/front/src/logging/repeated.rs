@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,16 @@ use crate::net::client_rate::TooSlow;
 /// An episode ends after this long without an occurrence.
 pub const CALM: Duration = Duration::from_secs(10);
 
-/// Most sentences about `.htaccess` files that are logged; the rest is not.
+/// Most sentences about `.htaccess` files that are logged at a time, beyond the first of each
+/// document root.
 const MAX_SENTENCES: usize = 256;
+
+/// Most of them about the files of one document root. What is left out is counted as one more.
+const MAX_SENTENCES_OF_ROOT: usize = 8;
+
+/// The sentence for mistakes without a line of their own.
+const LEFT_OUT: &str = "there are more mistakes than are logged at a time; `maitred check` lists \
+                        the wrong lines";
 
 /// Interval at which open episodes are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,8 +57,9 @@ struct Episodes {
     unknown: LogThrottle<()>,
     /// By cause, of which there are a few.
     files: BTreeMap<&'static str, LogThrottle<()>>,
-    /// By document root and sentence about a `.htaccess` file, up to [`MAX_SENTENCES`].
-    htaccess: BTreeMap<String, LogThrottle<()>>,
+    /// By document root, of which there are as many as the configuration names, and by sentence
+    /// about a `.htaccess` file.
+    htaccess: BTreeMap<PathBuf, BTreeMap<String, LogThrottle<()>>>,
     /// By server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, LogThrottle<()>>,
     websockets: LogThrottle<()>,
@@ -195,13 +204,13 @@ impl RepeatedErrors {
     /// Reports a request that a mistake in a `.htaccess` file has failed; the sentence names file
     /// and line.
     pub fn htaccess_failed(&self, root: &Path, sentence: &str) {
-        let mistake = format!("{}: .htaccess: {}", root.display(), sentence.escape_debug());
+        let mut mistake = format!("{}: .htaccess: {}", root.display(), sentence.escape_debug());
         let happened = |episodes: &mut Episodes, now| {
-            if episodes.htaccess.len() >= MAX_SENTENCES && !episodes.htaccess.contains_key(&mistake)
-            {
-                return 0;
+            if !episodes.has_room_for(root, &mistake) {
+                mistake = format!("{}: .htaccess: {LEFT_OUT}", root.display());
             }
-            let lines = episodes.htaccess.entry(mistake.clone());
+            let of_root = episodes.htaccess.entry(root.to_owned()).or_default();
+            let lines = of_root.entry(mistake.clone());
             let lines = lines.or_insert_with(|| LogThrottle::new(CALM));
             lines.happened(now, |()| {})
         };
@@ -289,6 +298,15 @@ impl RepeatedErrors {
 }
 
 impl Episodes {
+    /// Whether this mistake in a `.htaccess` file below `root` has a line of its own.
+    fn has_room_for(&self, root: &Path, mistake: &str) -> bool {
+        let count = || self.htaccess.values().map(BTreeMap::len).sum::<usize>();
+        self.htaccess.get(root).is_none_or(|of_root| {
+            let has_room = of_root.len() < MAX_SENTENCES_OF_ROOT;
+            of_root.contains_key(mistake) || (has_room && count() < MAX_SENTENCES)
+        })
+    }
+
     fn is_quiet(&self) -> bool {
         self.full.is_quiet()
             && self.accept.is_quiet()
@@ -360,10 +378,14 @@ impl Episodes {
             let requests = plural(times, "request");
             format!("for {lasted}, {why}: this {verb} the response to {requests}")
         });
-        let htaccess = told_of_each(&mut self.htaccess, now, |mistake, verb, lasted, times| {
-            let have = agreeing(verb, times);
-            let requests = plural(times, "request");
-            format!("for {lasted}, {requests} {have} failed: {mistake}")
+        let mut htaccess = Vec::new();
+        self.htaccess.retain(|_, mistakes| {
+            htaccess.extend(told_of_each(mistakes, now, |mistake, verb, lasted, times| {
+                let have = agreeing(verb, times);
+                let requests = plural(times, "request");
+                format!("for {lasted}, {requests} {have} failed: {mistake}")
+            }));
+            !mistakes.is_empty()
         });
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
@@ -455,7 +477,7 @@ mod tests {
     fn a_mistake_in_a_htaccess_file_is_counted_and_logged_again_when_it_comes_back() {
         let troubles = RepeatedErrors::default();
         let root = Path::new("/srv/www");
-        for number in 0..3 * MAX_SENTENCES {
+        for number in 0..MAX_SENTENCES_OF_ROOT + 100 {
             for _ in 0..2 {
                 troubles.htaccess_failed(root, &format!("/.htaccess:{number}: Order is unknown"));
             }
@@ -463,11 +485,39 @@ mod tests {
         assert!(!troubles.lock().is_quiet());
         let later = troubles.started.elapsed() + CALM;
         let lines = troubles.lock().due(later);
-        assert_eq!(lines.len(), MAX_SENTENCES);
+        assert_eq!(lines.len(), MAX_SENTENCES_OF_ROOT + 1);
         let end = "2 requests were failed: /srv/www: .htaccess: /.htaccess:0: Order is unknown";
         assert!(lines[0].ends_with(end), "{}", lines[0]);
+        let end = format!("200 requests were failed: /srv/www: .htaccess: {LEFT_OUT}");
+        assert!(lines[MAX_SENTENCES_OF_ROOT].ends_with(&end), "{lines:?}");
         assert!(troubles.lock().is_quiet());
         troubles.htaccess_failed(root, "/.htaccess:600: Order is unknown");
         assert!(!troubles.lock().is_quiet(), "there is room for other mistakes");
+    }
+
+    #[test]
+    fn mistakes_of_some_sites_keep_those_of_no_other_site_out_of_the_log() {
+        let troubles = RepeatedErrors::default();
+        let logged = |of: &str| {
+            let episodes = troubles.lock();
+            let of_root = episodes.htaccess.get(Path::new(of));
+            of_root.map_or(0, |of_root| {
+                of_root.keys().filter(|said| !said.ends_with(LEFT_OUT)).count()
+            })
+        };
+        let fail = |root: &str| {
+            for number in 0..2 * MAX_SENTENCES {
+                troubles.htaccess_failed(Path::new(root), &format!("/.htaccess:{number}: unknown"));
+            }
+        };
+        fail("/srv/hostile");
+        fail("/srv/other");
+        assert_eq!(logged("/srv/other"), MAX_SENTENCES_OF_ROOT);
+        // Together, many fill the common places.
+        for number in 0..MAX_SENTENCES {
+            fail(&format!("/srv/hostile{number}"));
+        }
+        fail("/srv/last");
+        assert_eq!(logged("/srv/last"), 1);
     }
 }

@@ -125,9 +125,18 @@ impl Stream {
     /// # Errors
     /// When the connection is broken.
     pub async fn read(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, into)).await
+    }
+
+    /// As [`Stream::read`], for one task at a time.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Stream::Plain(socket) => socket.read(into).await,
-            Stream::Tls(stream) => std::future::poll_fn(|cx| stream.poll_read(cx, into)).await,
+            Stream::Plain(socket) => socket.poll_read(cx, into),
+            Stream::Tls(stream) => stream.poll_read(cx, into),
         }
     }
 
@@ -139,6 +148,14 @@ impl Stream {
         match self {
             Stream::Plain(socket) => socket.writable().await,
             Stream::Tls(stream) => stream.socket_mut().writable().await,
+        }
+    }
+
+    /// As [`Stream::writable`], for one task at a time.
+    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(socket) => socket.poll_writable(cx),
+            Stream::Tls(stream) => stream.socket_mut().poll_writable(cx),
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::http::body::BodyError;
 use crate::http::body_stream::Inflow;
-use crate::http::client::HttpClient;
+use crate::http::client::{ClientEvent, HttpClient};
 
 /// Pieces that have arrived and that the server has not taken.
 const PIECES: usize = 1;
@@ -105,12 +105,40 @@ impl Upload {
     /// # Errors
     /// When the body is incomplete.
     pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), BodyError> {
-        let Some(to) = &self.to else { return Ok(()) };
-        if self.piece.is_none() {
+        if self.piece.is_some() {
+            self.pass_on().await;
+        } else if !self.is_over() {
             let data = client.next_body(&mut self.inflow).await?;
             self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
-            return Ok(());
         }
+        Ok(())
+    }
+
+    /// As [`Upload::step`], or returns when more of the response can be sent to the client. Not for
+    /// a body that is complete.
+    ///
+    /// # Errors
+    /// When the body is incomplete, or the client reads too slowly.
+    pub async fn step_or_sendable(
+        &mut self,
+        client: &mut impl HttpClient,
+    ) -> Result<(), BodyError> {
+        if self.piece.is_some() {
+            return tokio::select! {
+                biased;
+                () = self.pass_on() => Ok(()),
+                sendable = client.sendable() => sendable.map_err(|_| BodyError::Gone),
+            };
+        }
+        if let ClientEvent::Body(data) = client.sendable_or_body(&mut self.inflow).await? {
+            self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
+        }
+        Ok(())
+    }
+
+    /// Passes the piece on when the server takes it.
+    async fn pass_on(&mut self) {
+        let Some(to) = &self.to else { return };
         let is_last = match to.reserve().await {
             Ok(room) => match self.piece.take() {
                 Some(piece) => {
@@ -126,7 +154,6 @@ impl Upload {
         if is_last {
             self.to = None;
         }
-        Ok(())
     }
 }
 

@@ -12,11 +12,14 @@ use tokio::task;
 
 /// Passwords that are verified at a time.
 pub const AT_A_TIME: usize = 2;
-/// Passwords that may wait for that, with those that are being verified.
+/// Passwords that may wait for that, with those that are being verified, beyond the places of each
+/// group.
 const MAX_WAITING: usize = 256;
-/// Of these, the passwords for one group.
+/// Passwords for one group that may wait, with those in its own places.
 const MAX_WAITING_OF_GROUP: usize = MAX_WAITING / 4;
-/// Of these, the passwords from one client: a browser sends one, an office a few.
+/// Places of each group that no other group takes. The configuration limits the number of groups.
+const OWN_PLACES: usize = 4;
+/// Passwords from one client that may wait: a browser sends one, an office a few.
 const MAX_WAITING_OF_CLIENT: usize = 8;
 /// Passwords of one client that are verified at a time.
 const AT_A_TIME_OF_CLIENT: usize = 1;
@@ -39,7 +42,8 @@ pub struct Applicant<'a> {
 /// The right to verify one password, until it is dropped.
 #[derive(Debug)]
 struct Turn {
-    _shares: [Arc<Share>; 2],
+    _group: Arc<Group>,
+    _client: Arc<Share>,
     _permits: [OwnedSemaphorePermit; 6],
 }
 
@@ -48,7 +52,7 @@ struct Turn {
 #[derive(Debug)]
 pub struct PasswordTurns {
     all: Share,
-    groups: Entries<PathBuf, Share>,
+    groups: Entries<PathBuf, Group>,
     clients: Entries<u128, Share>,
     verifications: Entries<[u8; 32], Verification>,
     /// Passwords of one group that are verified at a time.
@@ -81,8 +85,8 @@ impl PasswordTurns {
         }
         let turn = self.take(applicant.group, applicant.client).await?;
         let verified = task::spawn_blocking(move || {
-            // Released here, so that a client that disconnects frees the turn only after its
-            // password is verified.
+            // Released here: a request that ends meanwhile leaves its turn to no other before its
+            // password is verified. One that waits keeps its place if its client disconnects.
             let _held = (turn, turn_of_request);
             *verification.outcome.get_or_init(verify)
         });
@@ -90,20 +94,20 @@ impl PasswordTurns {
     }
 
     async fn take(&self, group: &Path, client: u128) -> Option<Turn> {
-        let waits = self.all.enter()?;
-        let share = || Share::new(self.of_group, MAX_WAITING_OF_GROUP);
-        let group = self.groups.of(group.to_owned(), share);
-        let waits_in_group = group.enter()?;
+        let group = self.groups.of(group.to_owned(), || Group::new(self.of_group));
+        let waits_in_group = group.share.enter()?;
         let share = || Share::new(AT_A_TIME_OF_CLIENT, MAX_WAITING_OF_CLIENT);
         let client = self.clients.of(client, share);
         let waits_of_client = client.enter()?;
+        let waits = group.enter_own_place().or_else(|| self.all.enter())?;
         // Only those who have the turn of their client wait for one of their group, and only those
         // who have this for one of all: so each has few in these lines, however many wait.
         let turn_of_client = client.turn().await?;
-        let turn_in_group = group.turn().await?;
+        let turn_in_group = group.share.turn().await?;
         let turn = self.all.turn().await?;
         Some(Turn {
-            _shares: [group, client],
+            _group: group,
+            _client: client,
             _permits: [waits, waits_in_group, waits_of_client, turn_of_client, turn_in_group, turn],
         })
     }
@@ -130,6 +134,24 @@ impl Share {
     /// First come, first served.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
+    }
+}
+
+/// The turns of a site or users file.
+#[derive(Debug)]
+struct Group {
+    share: Share,
+    own_places: Arc<Semaphore>,
+}
+
+impl Group {
+    fn new(turns: usize) -> Group {
+        let share = Share::new(turns, MAX_WAITING_OF_GROUP);
+        Group { share, own_places: Arc::new(Semaphore::new(OWN_PLACES)) }
+    }
+
+    fn enter_own_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.own_places.clone().try_acquire_owned().ok()
     }
 }
 
@@ -228,6 +250,28 @@ mod tests {
         assert!(at_once(&turns, "/b", 1000).is_some());
         drop((held, more));
         assert!(at_once(&turns, "/a", 1000).is_some());
+    }
+
+    #[test]
+    fn a_few_sites_that_take_all_common_places_leave_each_other_site_its_own() {
+        let turns = PasswordTurns::new(1);
+        let held = [at_once(&turns, "/x", 1000), at_once(&turns, "/y", 1001)];
+        assert!(held.iter().all(Option::is_some));
+        let of_group = |group: &'static str, first_client: u128| {
+            let count = u128::try_from(MAX_WAITING_OF_GROUP).unwrap();
+            let clients = (0..count).map(move |number| first_client + number / 8);
+            clients.map(|client| Box::pin(turns.take(Path::new(group), client)))
+        };
+        let attacked = ["/a", "/b", "/c", "/d"].into_iter().zip((0..).step_by(8));
+        let mut requests: Vec<_> =
+            attacked.flat_map(|(group, client)| of_group(group, client)).collect();
+        assert_eq!(waiting(&mut requests), 4 * MAX_WAITING_OF_GROUP);
+        // As many are in common places, but for those in the places of the four.
+        let mut more: Vec<_> = of_group("/f", 32).collect();
+        assert_eq!(waiting(&mut more), OWN_PLACES + 4 * OWN_PLACES);
+        let other = |client| Box::pin(turns.take(Path::new("/e"), client));
+        let mut others: Vec<_> = (40..).map(other).take(OWN_PLACES + 1).collect();
+        assert_eq!(waiting(&mut others), OWN_PLACES);
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub async fn relay<C: HttpClient>(
     if let Some(apart) = apart {
         cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
-    let ends_with_front = is_event_stream(&parts.headers);
+    let ends_with_front =
+        is_event_stream(&parts.headers) && !matches!(encoder.framing, ResponseFraming::Length(_));
     // Body bytes that came with the header are sent with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
@@ -87,7 +88,7 @@ pub async fn relay<C: HttpClient>(
             }
             Poll::Pending => false,
         };
-        send(cx.client, &mut out).await?;
+        send_during(cx.client, &mut out, upload).await?;
         if is_over {
             return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }
@@ -121,7 +122,23 @@ pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), P
     Ok(())
 }
 
-/// Whether a response has no end of its own, and its client reconnects when it ends.
+/// As [`send`], while the client may still send its body and the server still takes it.
+async fn send_during(
+    client: &mut impl HttpClient,
+    out: &mut Bytes,
+    upload: &mut Upload,
+) -> Result<(), ProxyError> {
+    while !upload.is_over() && !out.is_empty() {
+        match client.try_send(out) {
+            Ok(0) => upload.step_or_sendable(client).await.map_err(ProxyError::BodyError)?,
+            Ok(count) => out.advance(count),
+            Err(_) => return Err(ProxyError::ClientLeft),
+        }
+    }
+    send(client, out).await
+}
+
+/// Whether the client reconnects when the response ends, and it may have no end of its own.
 fn is_event_stream(fields: &HeaderMap) -> bool {
     let says = fields.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = says.and_then(|value| value.split(';').next());

@@ -9,6 +9,7 @@ use maitred_fastcgi::{
     AUTHORIZER, FILTER, FOREIGN_PARAMS, ParamError, params, write_begin_with, write_params,
     write_params_end, write_stdin, write_stdin_end,
 };
+use maitred_http1::MAX_METHOD_BYTES;
 use maitred_trace::RequestTrace;
 
 use crate::http::body::Body;
@@ -84,6 +85,11 @@ impl FastcgiCall {
     /// The method; empty if there is none.
     pub fn method(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.at(&self.places.method))
+    }
+
+    /// Whether the method is longer than a method may be.
+    pub fn has_long_method(&self) -> bool {
+        self.places.method.len() > MAX_METHOD_BYTES
     }
 
     /// The request target, or the script's name if the web server does not send the target.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
+use maitred_http1::Refusal;
 use maitred_scoreboard::Counter;
 
 use crate::backend::attempt::{Attempt, attempt, reject_early};
@@ -188,6 +189,10 @@ async fn serve(
     site: &FastcgiSite,
 ) -> io::Result<AfterResponse> {
     let id = call.begun.request_id;
+    if call.has_long_method() {
+        let refusal = Refusal::MethodTooLong;
+        return refuse(server, call, log, refusal.status(), refusal.reason()).await;
+    }
     let pool = site.pool();
     let part = match site.is_for_status {
         true => SelfCount::Excluded,
@@ -346,6 +351,17 @@ async fn refuse_body(
             (503, NO_SPACE_FOR_BODY)
         }
     };
+    refuse(server, call, log, status, why).await
+}
+
+/// Responds in place of a script to a request whose body has not been read.
+async fn refuse(
+    server: &mut WebServer,
+    call: &FastcgiCall,
+    log: Option<&mut Entry>,
+    status: u16,
+    why: &str,
+) -> io::Result<AfterResponse> {
     if let Some(log) = log {
         log.write(status);
     }

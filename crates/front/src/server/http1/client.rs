@@ -9,7 +9,9 @@ use maitred_http1::{Framing, Head, ResponseFraming, ResponseStart, Version, writ
 
 use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply, Written};
+use crate::http::client::{
+    After, Client, ClientEvent, Content, HeadWriter, HttpClient, Raw, Reply, Written,
+};
 use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool;
 use crate::http::spool_folder::SpoolPlace;
@@ -152,6 +154,25 @@ impl HttpClient for Connection {
             let filled = self.fill_body(total, pace).await;
             match filled {
                 Some(Ok(count)) if count > 0 => {}
+                None => return Err(BodyError::TooSlow),
+                _ => return Err(BodyError::Gone),
+            }
+        }
+    }
+
+    async fn sendable_or_body(&mut self, inflow: &mut Inflow) -> Result<ClientEvent, BodyError> {
+        loop {
+            if let Some(piece) = inflow.take_from(self.input())? {
+                return Ok(ClientEvent::Body(Some(piece)));
+            }
+            if inflow.is_over() {
+                return Ok(ClientEvent::Body(None));
+            }
+            let total = inflow.taken();
+            let pace = inflow.pace.get_or_insert_with(|| self.body_pace());
+            match self.sendable_or_fill(total, pace).await {
+                Some(Ok(None)) => return Ok(ClientEvent::Sendable),
+                Some(Ok(Some(count))) if count > 0 => {}
                 None => return Err(BodyError::TooSlow),
                 _ => return Err(BodyError::Gone),
             }

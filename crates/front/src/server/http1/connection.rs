@@ -324,12 +324,50 @@ impl Connection {
                 pace.came(Instant::now);
                 return outcome;
             }
-            let taken = stream.acknowledged().unwrap_or(0);
-            if !pace.goes_on(taken, Instant::now()) {
-                stream.abandon();
-                self.too_slow = Some(TooSlow::Reading);
+            if !self.goes_on_reading() {
                 return Err(too_slow());
             }
+        }
+    }
+
+    /// At the deadline of a response: whether the client reads it fast enough nevertheless.
+    fn goes_on_reading(&mut self) -> bool {
+        let taken = self.stream.acknowledged().unwrap_or(0);
+        let goes_on = self.pace.goes_on(taken, Instant::now());
+        if !goes_on {
+            self.stream.abandon();
+            self.too_slow = Some(TooSlow::Reading);
+        }
+        goes_on
+    }
+
+    /// Waits until more can be sent, or reads more of a body after `total` bytes: then returns the
+    /// number of bytes, 0 at the end. `None` if the client neither sends nor reads fast enough.
+    pub async fn sendable_or_fill(
+        &mut self,
+        total: u64,
+        body_pace: &mut Pace,
+    ) -> Option<io::Result<Option<usize>>> {
+        loop {
+            let Connection { stream, input, timer, pace, sent, .. } = self;
+            let now = Instant::now();
+            let body_deadline = body_pace.wait(total, now);
+            let deadline = pace.wait(*sent, now).max(body_deadline);
+            let event = poll_fn(|cx| match stream.poll_read(cx, input) {
+                Poll::Ready(read) => Poll::Ready(read.map(Some)),
+                Poll::Pending => stream.poll_writable(cx).map_ok(|()| None),
+            });
+            let event = before(timer, || deadline, event).await;
+            let now = Instant::now();
+            body_pace.came(|| now);
+            pace.came(|| now);
+            match &event {
+                // While it sends fast enough, its time to read does not run.
+                Some(Ok(Some(_))) if now <= body_deadline => pace.begin(),
+                None if self.goes_on_reading() => continue,
+                _ => {}
+            }
+            return event;
         }
     }
 

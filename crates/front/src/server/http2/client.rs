@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::body::{Body, BodyError, Collected, MEMORY_BYTES};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
+use crate::http::client::{After, Client, ClientEvent, Content, HttpClient, Raw, Reply, Written};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool;
@@ -69,6 +69,26 @@ pub struct Http2Client {
 
 fn lost(_: h2::Error) -> io::Error {
     io::ErrorKind::ConnectionAborted.into()
+}
+
+/// Waits until the client accepts more of the response.
+async fn wait_for_room(
+    trunk: &ConnectionState,
+    stream: &mut Option<SendStream<Bytes>>,
+) -> io::Result<()> {
+    trunk.has_room().await;
+    let Some(stream) = stream else {
+        return Err(io::ErrorKind::NotConnected.into());
+    };
+    if stream.capacity() > 0 {
+        return Ok(());
+    }
+    stream.reserve_capacity(1);
+    match poll_fn(|cx| stream.poll_capacity(cx)).await {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => Err(lost(error)),
+        None => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
 }
 
 impl Http2Client {
@@ -226,27 +246,35 @@ impl Http2Client {
         Ok(())
     }
 
-    /// Waits until the client accepts more.
-    async fn wait_for_room(&mut self) -> io::Result<()> {
-        self.trunk.has_room().await;
-        let Some(stream) = &mut self.stream else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        if stream.capacity() > 0 {
-            return Ok(());
-        }
-        stream.reserve_capacity(1);
-        match poll_fn(|cx| stream.poll_capacity(cx)).await {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(lost(error)),
-            None => Err(io::ErrorKind::ConnectionAborted.into()),
-        }
-    }
-
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
         match &mut self.stream {
             Some(stream) => stream.poll_reset(cx),
             None => self.respond.poll_reset(cx),
+        }
+    }
+
+    /// Counts a piece of a body that is passed on.
+    fn take_body(
+        &mut self,
+        inflow: &mut Inflow,
+        data: Option<Result<Bytes, h2::Error>>,
+    ) -> Result<Option<Bytes>, BodyError> {
+        match data {
+            Some(Ok(bytes)) => {
+                if let Some(body) = &mut self.body {
+                    // Consumed bytes extend the window.
+                    let _ = body.flow_control().release_capacity(bytes.len());
+                }
+                self.trunk.accounts.noise.useful(bytes.len() as u64);
+                inflow.take(bytes.len())?;
+                Ok(Some(bytes))
+            }
+            Some(Err(_)) => Err(BodyError::Gone),
+            None => {
+                inflow.end();
+                self.body = None;
+                Ok(None)
+            }
         }
     }
 
@@ -334,7 +362,7 @@ impl Client for Http2Client {
     async fn sendable(&mut self) -> io::Result<()> {
         let (moved, now) = (self.trunk.accounts.noise.written(), Instant::now());
         let deadline = self.pace.wait(self.sent, moved, now);
-        let outcome = timeout_at(deadline, self.wait_for_room()).await;
+        let outcome = timeout_at(deadline, wait_for_room(&self.trunk, &mut self.stream)).await;
         self.pace.came(Instant::now());
         outcome.unwrap_or_else(|_| {
             self.trunk.too_slow(TooSlow::Reading);
@@ -436,21 +464,46 @@ impl HttpClient for Http2Client {
         let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
         pace.came(Instant::now());
         match data {
-            Ok(Some(Ok(bytes))) => {
-                // Consumed bytes extend the window.
-                let _ = body.flow_control().release_capacity(bytes.len());
-                self.trunk.accounts.noise.useful(bytes.len() as u64);
-                inflow.take(bytes.len())?;
-                Ok(Some(bytes))
-            }
-            Ok(None) => {
-                inflow.end();
-                self.body = None;
-                Ok(None)
-            }
-            Ok(Some(Err(_))) => Err(BodyError::Gone),
+            Ok(data) => self.take_body(inflow, data),
             Err(_) => {
                 self.trunk.too_slow(TooSlow::Sending);
+                Err(BodyError::TooSlow)
+            }
+        }
+    }
+
+    async fn sendable_or_body(&mut self, inflow: &mut Inflow) -> Result<ClientEvent, BodyError> {
+        let Http2Client { trunk, stream, body, pace, body_pace, sent, .. } = self;
+        let Some(body) = body else {
+            return Err(BodyError::Gone);
+        };
+        let (noise, now) = (&trunk.accounts.noise, Instant::now());
+        let body_pace = body_pace.get_or_insert_with(|| StreamPace::of_body(trunk));
+        let body_deadline = body_pace.wait(inflow.taken(), noise.has_read(), now);
+        let deadline = pace.wait(*sent, noise.written(), now).max(body_deadline);
+        let event = async {
+            tokio::select! {
+                biased;
+                data = poll_fn(|cx| body.poll_data(cx)) => Ok(Some(data)),
+                room = wait_for_room(trunk, stream) => room.map(|()| None),
+            }
+        };
+        let event = timeout_at(deadline, event).await;
+        let now = Instant::now();
+        body_pace.came(now);
+        pace.came(now);
+        match event {
+            Ok(Ok(Some(data))) => {
+                if now <= body_deadline {
+                    // While it sends fast enough, its time to read does not run.
+                    *pace = StreamPace::of_response(trunk);
+                }
+                self.take_body(inflow, data).map(ClientEvent::Body)
+            }
+            Ok(Ok(None)) => Ok(ClientEvent::Sendable),
+            Ok(Err(_)) => Err(BodyError::Gone),
+            Err(_) => {
+                trunk.too_slow(TooSlow::Reading);
                 Err(BodyError::TooSlow)
             }
         }
