@@ -1,5 +1,5 @@
-//! What programs that a pool's scripts start may gain: `no_new_privileges`, and the keys of
-//! the server.
+//! What programs that a pool's scripts start may gain: `no_new_privileges`, the capabilities and
+//! the keys of the server.
 
 use std::fs;
 use std::path::Path;
@@ -101,6 +101,49 @@ fn unless_it_is_said_programs_may_gain_rights_only_where_a_mailer_or_sudo_is() {
         let zygote = server.zygote();
         zygote.is_some_and(|zygote| status(&zygote, "NoNewPrivs") == "0")
     });
+    server.stop();
+}
+
+/// Starts the server as the web user, with the right to listen on low ports, as systemd does with
+/// `AmbientCapabilities`. The folder of its configuration is its own.
+const WITH_LOW_PORTS: &str = "chown www-data \"${4%/*}\" && exec setpriv --reuid=www-data \
+    --regid=www-data --clear-groups --inh-caps=+net_bind_service \
+    --ambient-caps=+net_bind_service \"$@\"";
+
+/// The capabilities of a process and of a program that it starts.
+const CAPABILITIES: &str = "<?php echo file_get_contents('/proc/self/status'),
+    shell_exec('cat /proc/self/status');";
+
+#[test]
+fn a_server_that_is_not_root_leaves_its_capabilities_to_no_script_and_to_no_program() {
+    let program = maitred_program();
+    let may_be_run = Command::new("setpriv")
+        .args(["--reuid=www-data", "--regid=www-data", "--clear-groups"])
+        .arg(&program)
+        .arg("--version")
+        .output();
+    if !is_root() || !may_be_run.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: only root can become a user with some capabilities");
+    }
+    let root = document_root(&[("status.php", CAPABILITIES)]);
+    let server = Setup::new(root.path())
+        .pool("[[pools.www.commands]]\nname = \"status\"")
+        .pool("command = [\"sh\", \"-c\", \"cat /proc/self/status; exec sleep 1000\"]")
+        .under(&["sh", "-c", WITH_LOW_PORTS, "sh"])
+        .start();
+    assert_ne!(status(&server.supervisor(), "CapAmb"), "0000000000000000");
+    let of_script = http::get(server.address(), "/status.php").text();
+    server.expect_log(0, "CapAmb:");
+    let of_command = server.log_text();
+    for (said, count) in [(&of_script, 2), (&of_command, 1)] {
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            let rest = said.split(set).skip(1);
+            // The log has no tabs.
+            let values = rest.filter_map(|rest| rest.trim_start_matches(['\t', '?']).get(..16));
+            let values: Vec<&str> = values.collect();
+            assert_eq!(values, vec!["0000000000000000"; count], "{set} {said}");
+        }
+    }
     server.stop();
 }
 

@@ -119,13 +119,15 @@ fn gaining(settings: &ZygoteSettings, mailer: impl FnOnce() -> Option<String>) -
 
 /// Becomes the pool's user, but keeps the capability to change the root if that is still to be
 /// done. The process gets a session keyring of its own: that of the user who started the server is
-/// not the pool's, nor are those of other pools.
+/// not the pool's, nor are those of other pools. A server that is not root leaves its capabilities
+/// to no pool: programs that scripts start would inherit ambient ones.
 ///
 /// # Errors
 /// One sentence, when the system refuses.
 pub fn become_user(settings: &ZygoteSettings) -> Result<(), String> {
     let Some(identity) = &settings.identity else {
-        return Ok(());
+        let dropped = if users::is_root() { Ok(()) } else { capabilities::hold_none() };
+        return dropped.map_err(|error| format!("it cannot drop capabilities: {error}"));
     };
     keyring::begin_session().map_err(|error| {
         format!("it cannot begin a session keyring: {error}; raise the limits in kernel.keys")
