@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::installed::{installed, replace};
 use maitred_tests::outside::{command, succeeded, text};
+use maitred_tests::processes::Signal;
 use maitred_tests::server::{
     Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode, user_ids,
     write_file,
@@ -224,6 +225,49 @@ fn a_pool_whose_php_does_not_start_is_tried_again_when_its_files_change() {
     wait::until_true("PHP to start", || get().text() == "UTF-8");
     let status = succeeded(&command(&server, &["status"]));
     assert!(!status.contains("FAULTS"), "{status}");
+    server.stop();
+}
+
+/// A script that is booted once, and has its pool started again on request.
+const STARTS_AGAIN: &str = "<?php maitred_snapshot();
+    if (isset($_GET['again'])) { opcache_reset(); } echo 'served';";
+
+#[test]
+fn a_pool_whose_root_was_away_during_a_reload_is_started_again_and_upgraded_once_it_is_back() {
+    if !is_root() {
+        return eprintln!("skipped: only as root a pool has the owner of its root for its user");
+    }
+    let folder = public_folder();
+    write_file(folder.path(), "main/page.php", b"<?php echo 'main';");
+    write_file(folder.path(), "s0/public/page.php", b"<?php");
+    write_file(folder.path(), "s0/booted.php", STARTS_AGAIN.as_bytes());
+    let (home, main) = (folder.path().join("s0"), folder.path().join("main"));
+    let root = home.join("public");
+    give_to_web_user(&root);
+    let sites = format!(
+        "[[sites]]\nroot = {root:?}\npool = \"away\"\nhosts = \"s0.example\"\n\
+         [pools.away]\nmax_children = 1\nmode = \"snapshot\"\nscript = {:?}\n\
+         php_admin_value = {{ \"opcache.validate_timestamps\" = \"0\" }}\n",
+        home.join("booted.php")
+    );
+    let server = Setup::new(&main).hosts(&["main.example"]).site(&sites).start();
+    let served = (200, "served".to_owned());
+    assert_eq!(ask(server.address(), 0, "/page.php"), served);
+    let mark = server.log().mark();
+    move_away(&home);
+    server.reload();
+    fs::rename(home.join("moved"), &root).unwrap();
+    server.expect_log(mark, "mended: ");
+
+    let mark = server.log().mark();
+    assert_eq!(ask(server.address(), 0, "/page.php?again"), served);
+    let said = server.expect_log(mark, "reloaded: ");
+    assert!(!said.contains("does not exist"), "{said}");
+    assert_eq!(ask(server.address(), 0, "/page.php"), served);
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "upgraded to");
+    assert_eq!(ask(server.address(), 0, "/page.php"), served);
     server.stop();
 }
 

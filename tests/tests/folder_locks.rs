@@ -9,7 +9,7 @@ use maitred_tests::http::{self, Request};
 use maitred_tests::locked_folder::{hold, other, request, response, tenants_root};
 use maitred_tests::outside::status;
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Server, Setup, give_to_web_user, write_file};
+use maitred_tests::server::{Server, Setup, WEB_USER, give_to_web_user, write_file};
 use maitred_tests::stuck_files::StuckFiles;
 use maitred_tests::{Target, wait};
 
@@ -105,6 +105,35 @@ fn a_reload_that_looks_for_a_root_in_a_locked_folder_delays_no_pool_and_says_whi
     });
     assert!(line.contains("reloaded: ") && !line.contains("third"), "{line}");
     assert_eq!(ask_third(&server), 200);
+    server.stop();
+}
+
+#[test]
+fn a_reload_that_looks_for_time_zones_behind_a_locked_folder_of_a_chroot_says_which_it_is() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let root = tenants_root();
+    let path = root.path();
+    let jailed = format!(
+        "[pools.jailed]\nmax_children = 1\nuser = {WEB_USER:?}\nchroot = {path:?}\n\
+         [[sites]]\nhosts = [\"jailed\"]\npool = \"jailed\"\nroot = {path:?}"
+    );
+    let setup =
+        |more: &str| Setup::new(path).workers(1).site(&format!("{}\n{more}", other(path, "")));
+    let server = setup("").start();
+    // It is dropped before the server, which waits for its processes.
+    let files = files;
+    let mut held = hold(&server, &files, path);
+    symlink("locked/never-seen", path.join("usr")).expect("a link can be made");
+    server.configure(&setup(&jailed));
+    let line = server.reload();
+    let said = format!("a lookup of {}/usr/share/zoneinfo takes longer than 5 s", path.display());
+    assert!(line.contains(&said), "{line}");
+
+    files.release();
+    held.iter_mut().for_each(|sent| assert_eq!(response(sent).text(), "released"));
     server.stop();
 }
 

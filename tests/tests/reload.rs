@@ -1,5 +1,7 @@
 //! Reloads: changed pools get new processes, one after the other, without an effect on clients.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -535,4 +537,39 @@ fn pools_that_come_and_go_leave_no_descriptor() {
     // The process that closes their pipes has three until it ends.
     let as_before = || (descriptors() == before).then_some(());
     wait::until_within("as many as before", Duration::from_secs(120), as_before);
+}
+
+/// Reloads of one moment: more than processes that wait for the locks of folders may be.
+const AT_ONCE: usize = 9;
+
+#[test]
+fn the_last_of_many_reloads_in_one_moment_is_done() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let connect = || {
+        let socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+        BufReader::new(socket)
+    };
+    let mut sockets: Vec<_> = (0..AT_ONCE).map(|_| connect()).collect();
+    let ask = |socket: &mut BufReader<UnixStream>, what: &str| {
+        writeln!(socket.get_mut(), "{{\"do\":\"{what}\"}}").expect("a request");
+    };
+    let reply = |socket: &mut BufReader<UnixStream>| {
+        let mut line = String::new();
+        socket.read_line(&mut line).expect("a reply");
+        line
+    };
+    // The supervisor knows all of them.
+    for socket in &mut sockets {
+        ask(socket, "status");
+        reply(socket);
+    }
+    server.configure(&version(root.path(), 2));
+    server.supervisor().signal(Signal::STOP);
+    sockets.iter_mut().for_each(|socket| ask(socket, "reload"));
+    server.supervisor().signal(Signal::CONT);
+    let replies: Vec<String> = sockets.iter_mut().map(reply).collect();
+    assert!(replies[AT_ONCE - 1].contains("reloaded: "), "{replies:?}");
+    assert_eq!(version_of(&server), "2");
+    server.stop();
 }

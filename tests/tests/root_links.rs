@@ -7,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use maitred_tests::http;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::processes::Signal;
 use maitred_tests::server::{
     Server, Setup, is_root, public_folder, set_mode, user_ids, write_file,
 };
@@ -358,4 +359,72 @@ fn a_tenant_that_replaces_its_root_and_has_its_pool_restarted_stays_its_own_user
         assert!(users().contains(&user_ids(by_reload).0), "an administrator may change the user");
         server.stop();
     }
+}
+
+/// A script that says the number of its user.
+const USER: &[u8] =
+    b"<?php preg_match('/^Uid:\\s+(\\d+)/m', file_get_contents('/proc/self/status'),
+    $found); echo $found[1];";
+
+/// The user of a site's pool; none: the site is not served.
+fn user_of(server: &Server, site: &str) -> Option<u32> {
+    let mut request = Request::get("/user.php");
+    request.headers[0].1 = format!("{site}.example");
+    let response = Connection::open(server.address()).ask(&request).expect("a response");
+    (response.status == 200).then(|| response.text().parse().expect("a number"))
+}
+
+fn upgrade(server: &Server) {
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "upgraded to");
+}
+
+#[test]
+fn a_tenant_whose_root_is_another_folder_while_faults_are_mended_stays_its_own_user_at_an_upgrade()
+{
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    for folder in ["main", "a/public", "a/of-root", "a/made"] {
+        write_file(machine.folder.path(), &format!("{folder}/user.php"), USER);
+    }
+    for name in ["a/public/user.php", "a/made", "a/made/user.php"] {
+        machine.give(name, TENANT);
+    }
+    let rename = |from: &str, to: &str| {
+        fs::rename(machine.path(from), machine.path(to)).expect("a folder can be renamed");
+    };
+    let [root, late] = ["a/public", "a/late"].map(|name| machine.path(name));
+    let sites = format!(
+        "[[sites]]\nroot = {root:?}\npool = \"first\"\nhosts = \"first.example\"\n\
+         [[sites]]\nroot = {late:?}\npool = \"second\"\nhosts = \"second.example\"\n\
+         [pools.first]\nmax_children = 1\n[pools.second]\nmax_children = 1\n"
+    );
+    let main = machine.path("main");
+    let server = Setup::new(&main).hosts(&["main.example"]).site(&sites).start();
+    let [tenant, neighbour] = [TENANT, NEIGHBOUR].map(|user| user_ids(user).0);
+    assert_eq!(user_of(&server, "first"), Some(tenant));
+    assert_eq!(user_of(&server, "second"), None);
+
+    rename("a/public", "a/away");
+    server.reload();
+    let mark = server.log().mark();
+    rename("a/of-root", "a/public");
+    rename("a/made", "a/late");
+    server.expect_log(mark, "mended: ");
+    wait::until_true("the second pool", || user_of(&server, "second") == Some(tenant));
+    rename("a/public", "a/of-root");
+    rename("a/away", "a/public");
+    upgrade(&server);
+    assert_eq!(user_of(&server, "first"), Some(tenant));
+
+    // An administrator may change the user, and an upgrade leaves it.
+    machine.give("a/public", NEIGHBOUR);
+    assert!(server.reload().contains("reloaded: "));
+    assert_eq!(user_of(&server, "first"), Some(neighbour));
+    upgrade(&server);
+    assert_eq!(user_of(&server, "first"), Some(neighbour));
+    server.stop();
 }

@@ -39,6 +39,15 @@ pub fn may_filter() -> bool {
     no_new_privs().unwrap_or(false) || capabilities(None).is_ok_and(administers)
 }
 
+/// Drops all capabilities of this process, ambient ones included. For a process with one thread.
+///
+/// # Errors
+/// Never on the kernels we support: a process may always give capabilities up.
+pub fn hold_none() -> io::Result<()> {
+    // An ambient capability goes with the inheritable one.
+    crate::roots::keep_only(CapabilitySet::empty())
+}
+
 /// Drops all capabilities of this process but that to look at processes of other users
 /// (`CAP_SYS_PTRACE`), if it has it. For a process with one thread.
 ///

@@ -35,11 +35,16 @@ static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 /// The process between an orphan and its creator.
 static BETWEEN: AtomicI32 = AtomicI32::new(0);
 
-/// The parent whose end stops the process [`STOPPING`]; 0: none.
-static STOPS_WITH: AtomicI32 = AtomicI32::new(0);
+/// The parent whose end ends the process [`ENDING`].
+static ENDS_WITH: AtomicI32 = AtomicI32::new(0);
 
-/// The process that called [`stop_with_parent`], and not one that it has forked.
-static STOPPING: AtomicI32 = AtomicI32::new(0);
+/// The process that called [`die_with_parent`] or [`stop_with_parent`], and not one that it has
+/// forked; 0: none.
+static ENDING: AtomicI32 = AtomicI32::new(0);
+
+/// Whether it called [`stop_with_parent`].
+static STOPS: AtomicBool = AtomicBool::new(false);
+
 /// It only has to exit.
 const INTERMEDIATE_ENDS: Duration = Duration::from_micros(50);
 static HAS_FORKED: AtomicBool = AtomicBool::new(false);
@@ -293,31 +298,39 @@ pub fn wait_for_new_parent() {
 /// Makes the kernel send `SIGKILL` to this process when its parent ends, and exits at once if that
 /// parent is no longer `expected_parent` (it died before the request took effect).
 pub fn die_with_parent(expected_parent: i32) {
-    let asked = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-    if asked.is_err() || Pid::parent().as_raw() != expected_parent {
-        exit_now(1);
-    }
+    end_with_parent(expected_parent, false);
 }
 
 /// Makes the kernel send `SIGTERM` to this process when its parent ends, and sends it at once if
 /// that parent is no longer `expected_parent`.
 pub fn stop_with_parent(expected_parent: i32) {
-    STOPS_WITH.store(expected_parent, Ordering::Relaxed);
-    STOPPING.store(Pid::this().as_raw(), Ordering::Relaxed);
-    renew_stop_with_parent();
+    end_with_parent(expected_parent, true);
+}
+
+fn end_with_parent(expected_parent: i32, stops: bool) {
+    ENDS_WITH.store(expected_parent, Ordering::Relaxed);
+    STOPS.store(stops, Ordering::Relaxed);
+    ENDING.store(Pid::this().as_raw(), Ordering::Relaxed);
+    renew_end_with_parent();
 }
 
 /// The same again: the kernel forgets it when a process changes its user, also for a moment
 /// (prctl(2), `PR_SET_PDEATHSIG`).
-pub(crate) fn renew_stop_with_parent() {
-    let expected_parent = STOPS_WITH.load(Ordering::Relaxed);
-    if expected_parent == 0 || STOPPING.load(Ordering::Relaxed) != Pid::this().as_raw() {
+pub(crate) fn renew_end_with_parent() {
+    if ENDING.load(Ordering::Relaxed) != Pid::this().as_raw() {
         return;
     }
-    let asked = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
-    if asked.is_err() || Pid::parent().as_raw() != expected_parent {
-        let _ = nix::sys::signal::raise(Signal::SIGTERM);
+    let stops = STOPS.load(Ordering::Relaxed);
+    let signal = if stops { Signal::SIGTERM } else { Signal::SIGKILL };
+    let asked = nix::sys::prctl::set_pdeathsig(signal);
+    let parent = Pid::parent().as_raw();
+    if asked.is_ok() && parent == ENDS_WITH.load(Ordering::Relaxed) {
+        return;
     }
+    if !stops {
+        exit_now(1);
+    }
+    let _ = nix::sys::signal::raise(Signal::SIGTERM);
 }
 
 /// Makes this process the new parent of orphans below it.

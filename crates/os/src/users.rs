@@ -225,10 +225,11 @@ pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Re
     let ours = nix::unistd::getgroups()?;
     nix::unistd::setgroups(&nix::unistd::getgrouplist(&name, gid)?)?;
     let (our_gid, our_uid) = (nix::unistd::setfsgid(gid), nix::unistd::setfsuid(uid));
+    crate::fork::renew_end_with_parent();
     let done = act();
     nix::unistd::setfsuid(our_uid);
     nix::unistd::setfsgid(our_gid);
-    crate::fork::renew_stop_with_parent();
+    crate::fork::renew_end_with_parent();
     nix::unistd::setgroups(&ours)?;
     Ok(done)
 }

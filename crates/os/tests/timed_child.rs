@@ -13,12 +13,14 @@ use maitred_os::packets::Packets;
 use maitred_os::preemption::PreemptionProbe;
 use maitred_os::sigterm;
 use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
+use maitred_os::users;
+use nix::sys::signal::Signal;
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_child_that_ends_says_how", a_child_that_ends_says_how as fn()),
         ("a_child_that_takes_too_long_is_killed", a_child_that_takes_too_long_is_killed),
         (
@@ -29,6 +31,10 @@ fn main() {
         (
             "a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic",
             a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic,
+        ),
+        (
+            "a_task_dies_with_who_began_it_also_with_the_rights_of_another_user",
+            a_task_dies_with_who_began_it_also_with_the_rights_of_another_user,
         ),
         ("a_child_dies_with_who_sent_it", a_child_dies_with_who_sent_it),
         (
@@ -134,6 +140,20 @@ fn a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic() {
     let pid = fork_task(&[], || panic!("in the task")).unwrap();
     let _ = std::panic::take_hook();
     assert_eq!(collect(), (pid, HowEnded::Exited(101)));
+}
+
+fn a_task_dies_with_who_began_it_also_with_the_rights_of_another_user() {
+    if !users::is_root() {
+        return println!("skipped: only root can take the rights of another user");
+    }
+    let user = users::look_up("nobody", None).unwrap();
+    let dies = || nix::sys::prctl::get_pdeathsig().unwrap() == Some(Signal::SIGKILL);
+    let task = || {
+        let meanwhile = users::with_rights_of(&user, dies).unwrap();
+        if meanwhile && dies() { 7 } else { 8 }
+    };
+    let pid = fork_task(&[], task).unwrap();
+    assert_eq!(collect(), (pid, HowEnded::Exited(7)));
 }
 
 /// Waits for the end of the only child.

@@ -195,6 +195,14 @@ pub const LOOKUPS_TIMEOUT: Duration = Duration::from_secs(30);
 /// until one of them has ended.
 pub const LOOKUPS_STUCK: usize = 8;
 
+/// The same for the checks of sites with a fault: the rest is for reloads, which can take the sites
+/// of a tenant who holds locks out of the configuration.
+pub const FAULT_LOOKUPS_STUCK: usize = LOOKUPS_STUCK / 2;
+
+/// Most processes that were killed and have not ended, those that were killed for a later reload
+/// included.
+pub const LOOKUPS_KILLED: usize = 64;
+
 /// Most bytes of what such a process has found: the configuration and its faults.
 pub const LOOKUP_RESULT_BYTES: usize = 256 << 20;
 

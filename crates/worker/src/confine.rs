@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use maitred_control::{Confinement, ZygoteSettings};
-use maitred_os::users::Identity;
-use maitred_os::{capabilities, holes, limits, roots, users};
+use maitred_os::{capabilities, fork, holes, keyring, limits, roots, users};
 use maitred_php::Engine;
 
 /// PHP's setting with the command for mail.
@@ -119,15 +118,29 @@ fn gaining(settings: &ZygoteSettings, mailer: impl FnOnce() -> Option<String>) -
 }
 
 /// Becomes the pool's user, but keeps the capability to change the root if that is still to be
-/// done.
+/// done. The process gets a session keyring of its own: that of the user who started the server is
+/// not the pool's, nor are those of other pools. A server that is not root leaves its capabilities
+/// to no pool: programs that scripts start would inherit ambient ones.
 ///
 /// # Errors
-/// As [`users::become_user`].
-pub fn become_user(identity: &Identity, confinement: &Confinement) -> io::Result<()> {
-    match confinement.chroot {
-        Some(_) => users::become_user_keeping_chroot(identity),
-        None => users::become_user(identity),
-    }
+/// One sentence, when the system refuses.
+pub fn become_user(settings: &ZygoteSettings) -> Result<(), String> {
+    let Some(identity) = &settings.identity else {
+        let dropped = if users::is_root() { Ok(()) } else { capabilities::hold_none() };
+        return dropped.map_err(|error| format!("it cannot drop capabilities: {error}"));
+    };
+    keyring::begin_session().map_err(|error| {
+        format!("it cannot begin a session keyring: {error}; raise the limits in kernel.keys")
+    })?;
+    let become_user = match settings.confinement.chroot {
+        Some(_) => users::become_user_keeping_chroot,
+        None => users::become_user,
+    };
+    become_user(identity)
+        .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
+    // A change of user clears it.
+    fork::die_with_parent(settings.supervisor);
+    Ok(())
 }
 
 /// Whether processes of a pool can make holes in the memory that they share with the front.

@@ -12,7 +12,7 @@ use maitred_control::ZygoteSettings;
 use maitred_control::launch::{Launch, LaunchIo, LaunchPolicy, NOT_STARTED};
 use maitred_os::limits::{self, DiskPriority, GiveWay};
 use maitred_os::signals::Signal;
-use maitred_os::{fork, roots, shared, signals, spawn};
+use maitred_os::{roots, shared, signals, spawn};
 use maitred_php::{METRICS_EXTENSION, METRICS_VARIABLE, PHP_BRANCH};
 
 use crate::apparmor::Hat;
@@ -92,13 +92,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     confine::limit(confinement)?;
     give_way(launch)?;
     confine::give_up_capabilities(confinement)?;
-    if let Some(identity) = &settings.identity {
-        confine::become_user(identity, confinement)
-            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-        let _ = maitred_os::keyring::begin_session();
-        // A change of user clears it.
-        fork::die_with_parent(settings.supervisor);
-    }
+    confine::become_user(settings)?;
     let folder = PrivateFolder::prepare(settings)?;
     let mut more = vec![(PATH.to_owned(), DEFAULT_PATH.to_owned())];
     more.extend(folder.as_ref().and_then(|folder| folder.variable(settings)));

@@ -171,15 +171,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
     let holes = Holes::forbid(&settings.confinement);
-    if let Some(identity) = &settings.identity {
-        confine::become_user(identity, &settings.confinement)
-            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-        // The keyring of the user who started the server is not theirs, nor are those of other
-        // pools.
-        let _ = maitred_os::keyring::begin_session();
-        // A change of user clears it.
-        fork::die_with_parent(settings.supervisor);
-    }
+    confine::become_user(settings)?;
     let folder = PrivateFolder::prepare(settings)?;
     let variable = folder.as_ref().and_then(|folder| folder.variable(settings));
     set_environment(settings, variable);

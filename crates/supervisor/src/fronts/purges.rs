@@ -31,6 +31,8 @@ enum PurgeRequester {
     Command,
     /// The front of this line, by the number of its report.
     Front(u32, u64),
+    /// A front that has ended: the next one of its line counts its own reports from 1.
+    EndedFront,
     /// An upgrade, before there is a second front.
     Upgrade,
     /// Another node, by the number of the process that passes purges on and that of its report.
@@ -486,6 +488,9 @@ impl PurgeCoordinator {
         };
         for pending in &mut self.pending {
             pending.lost(line, next);
+            if matches!(pending.requester, PurgeRequester::Front(of, _) if of == line) {
+                pending.requester = PurgeRequester::EndedFront;
+            }
         }
         self.finish(fronts, now);
         if is_alone && fronts.iter().count() == 1 {
@@ -505,7 +510,7 @@ impl PurgeCoordinator {
                 one.nodes = OtherNodes::Reported(self.not_reported());
             }
             match one.requester {
-                PurgeRequester::Upgrade => {}
+                PurgeRequester::Upgrade | PurgeRequester::EndedFront => {}
                 PurgeRequester::Front(line, mark) => {
                     let complaint = one.complaint();
                     fronts.tell(line, ToFront::ConfirmPurge { mark, complaint });

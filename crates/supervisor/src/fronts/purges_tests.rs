@@ -1,6 +1,7 @@
 use maitred_control::purge::{Purge, PurgeMode};
 
 use super::*;
+use crate::fronts::Front;
 
 const NOW: Moment = Moment::from_secs(1);
 
@@ -58,6 +59,18 @@ fn what_a_dead_front_has_not_done_the_next_one_has_to() {
     let one = &mut purges.pending[0];
     one.lost(1, NextFront::None);
     assert!(one.is_over(NOW));
+}
+
+#[test]
+fn a_purge_of_a_front_that_has_ended_is_confirmed_to_no_other_front_of_its_line() {
+    let mut purges = begun(PurgeRequester::Front(1, 7), &[2]);
+    purges.begin(PurgeOrder::Company(true), PurgeRequester::Front(2, 7), vec![1], NOW);
+    let mut fronts = Fronts::new(Front::new(1, 1), Vec::new());
+    purges.front_ended(1, false, &mut fronts, NOW);
+    let requesters: Vec<_> = purges.pending.iter().map(|one| one.requester).collect();
+    assert_eq!(requesters, [PurgeRequester::EndedFront, PurgeRequester::Front(2, 7)]);
+    let orders = purges.orders_for_new_front(&fronts).len();
+    assert_eq!(orders, 2, "the next front carries them out");
 }
 
 #[test]

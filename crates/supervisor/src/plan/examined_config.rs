@@ -45,7 +45,6 @@ impl ExaminedConfig {
         let file = plan.source.file();
         let config = match examination {
             Examination::New => plan.source.load()?,
-            // Pools that run keep their users.
             Examination::InUse => with_owners(&plan.config, &Examined::Of(plan.faults.sections())),
             Examination::Faults => {
                 let config = with_owners(&plan.config, &Examined::Of(plan.faults.sections()));

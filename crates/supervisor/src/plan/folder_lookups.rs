@@ -15,7 +15,10 @@ use maitred_os::signals::{self, Signal};
 use maitred_os::{capabilities, shared, title};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{LOOKUP_RESULT_BYTES, LOOKUP_TIMEOUT, LOOKUPS_STUCK, LOOKUPS_TIMEOUT, Moment};
+use crate::limits::{
+    FAULT_LOOKUPS_STUCK, LOOKUP_RESULT_BYTES, LOOKUP_TIMEOUT, LOOKUPS_KILLED, LOOKUPS_STUCK,
+    LOOKUPS_TIMEOUT, Moment,
+};
 use crate::plan::Plan;
 use crate::plan::examined_config::{Examination, ExaminedConfig};
 use crate::reload::{ReloadScope, Ticket};
@@ -75,6 +78,9 @@ struct LookupProcess {
 pub struct StuckLookup {
     pid: i32,
     path: Option<PathBuf>,
+    /// It took too long. Another one need not wait for a lock: another reload came.
+    #[serde(default)]
+    is_late: bool,
 }
 
 /// When a process is late.
@@ -145,23 +151,34 @@ impl Lookups {
         Some(current.ended.map_or(current.timer.deadline(), |_| Moment::ZERO))
     }
 
-    /// Starts lookups. Others that are being made are given up.
+    /// What the lookups that are being made are for.
+    pub fn order(&self) -> Option<&LookupOrder> {
+        self.current.as_ref().map(|current| &current.order)
+    }
+
+    /// Starts lookups. Others that are being made are given up then. Returns what those were for.
     ///
     /// # Errors
-    /// One sentence, if no process can be started.
-    pub fn start(&mut self, order: LookupOrder, plan: &Plan, now: Moment) -> Result<(), String> {
-        self.give_up();
+    /// One sentence, if no process can be started: the others go on.
+    pub fn start(
+        &mut self,
+        order: LookupOrder,
+        plan: &Plan,
+        now: Moment,
+    ) -> Result<Option<LookupOrder>, String> {
         let late = self.stuck.iter().filter_map(|stuck| stuck.path.clone()).collect();
         let timer = LookupTimer::new(now, now + LOOKUPS_TIMEOUT);
-        self.start_process(order, plan, late, timer)
+        let started = self.start_process(order, plan, late, timer)?;
+        let before = self.give_up();
+        self.current = Some(started);
+        Ok(before)
     }
 
     /// Gives up the lookups that are being made. Returns what they were for.
     pub fn give_up(&mut self) -> Option<LookupOrder> {
         let current = self.current.take()?;
         let order = current.order.clone();
-        // It was not late.
-        self.abandon(current, None);
+        self.abandon(current, |pid| StuckLookup { pid, path: None, is_late: false });
         Some(order)
     }
 
@@ -180,7 +197,8 @@ impl Lookups {
         let mut late = self.current.take()?;
         let (order, until) = (late.order.clone(), late.timer.until);
         let mut paths = std::mem::take(&mut late.late);
-        self.abandon(late, note.path.clone());
+        let path = note.path.clone();
+        self.abandon(late, |pid| StuckLookup { pid, path, is_late: true });
         let refused = |why| Some(FinishedLookups { order: order.clone(), outcome: Err(why) });
         let Some(path) = note.path.filter(|_| now < until) else {
             let limit = if now < until { LOOKUP_TIMEOUT } else { LOOKUPS_TIMEOUT };
@@ -194,31 +212,43 @@ impl Lookups {
             return refused(late_lookup(&path));
         }
         paths.push(path);
-        let again = self.start_process(order.clone(), plan, paths, LookupTimer::new(now, until));
-        again.err().map(|why| FinishedLookups { order, outcome: Err(why) })
+        match self.start_process(order.clone(), plan, paths, LookupTimer::new(now, until)) {
+            Ok(again) => {
+                self.current = Some(again);
+                None
+            }
+            Err(why) => refused(why),
+        }
     }
 
-    fn has_room(&self) -> Result<(), String> {
-        if self.stuck.len() < LOOKUPS_STUCK {
+    /// Checks whether a process may be started for this order.
+    fn has_room(&self, order: &LookupOrder) -> Result<(), String> {
+        let limit = match order {
+            LookupOrder::Faults => FAULT_LOOKUPS_STUCK,
+            LookupOrder::Reload { .. } => LOOKUPS_STUCK,
+        };
+        let late = self.stuck.iter().filter(|stuck| stuck.is_late).count();
+        if late < limit && self.stuck.len() < LOOKUPS_KILLED {
             return Ok(());
         }
         let path = self.stuck.iter().rev().find_map(|stuck| stuck.path.as_ref());
         let path = path.map(|path| format!(", one of them for {}", path.display()));
         Err(format!(
-            "{LOOKUPS_STUCK} processes that look names up wait for the locks of folders{}; end the \
-             programs that hold them",
+            "{} processes that look names up wait for the locks of folders{}; end the programs \
+             that hold them",
+            self.stuck.len(),
             path.unwrap_or_default()
         ))
     }
 
     fn start_process(
-        &mut self,
+        &self,
         order: LookupOrder,
         plan: &Plan,
         late: Vec<PathBuf>,
         timer: LookupTimer,
-    ) -> Result<(), String> {
-        self.has_room()?;
+    ) -> Result<LookupProcess, String> {
+        self.has_room(&order)?;
         let start = || -> io::Result<LookupProcess> {
             let (result, notes) = (shared::writable_file("examined")?, LookupNotes::new()?);
             let refused = RefusedLookups { paths: late.clone(), why: refusal() };
@@ -232,20 +262,18 @@ impl Lookups {
             let pidfd = signals::pidfd(pid)?;
             Ok(LookupProcess { pid, pidfd, order, result, notes, late, timer, ended: None })
         };
-        let started = start().map_err(|why| {
+        start().map_err(|why| {
             format!("no process can be started that looks up names in folders: {why}")
-        })?;
-        self.current = Some(started);
-        Ok(())
+        })
     }
 
-    /// Kills a process, unless it has ended. `path`: the lookup that takes too long.
-    fn abandon(&mut self, process: LookupProcess, path: Option<PathBuf>) {
+    /// Kills a process, unless it has ended. `stuck`: what is known of it by its pid.
+    fn abandon(&mut self, process: LookupProcess, stuck: impl FnOnce(i32) -> StuckLookup) {
         if process.ended.is_some() {
             return;
         }
         let _ = signals::send_to(process.pidfd.as_fd(), Signal::SIGKILL);
-        self.stuck.push(StuckLookup { pid: process.pid, path });
+        self.stuck.push(stuck(process.pid));
     }
 }
 
@@ -317,15 +345,40 @@ mod tests {
         assert!(timer.is_late(7, LOOKUPS_TIMEOUT));
     }
 
+    fn reload() -> LookupOrder {
+        LookupOrder::Reload { ticket: 1, scope: ReloadScope::Changed }
+    }
+
+    fn late(count: usize) -> Lookups {
+        let path = Some(PathBuf::from("/srv/locked/root"));
+        let stuck = |pid| StuckLookup { pid, path: path.clone(), is_late: true };
+        Lookups::new((1..=i32::try_from(count).unwrap()).map(stuck).collect())
+    }
+
     #[test]
     fn no_process_looks_names_up_while_too_many_wait_for_locks() {
-        let stuck = |pid| StuckLookup { pid, path: Some(PathBuf::from("/srv/locked/root")) };
-        let most = i32::try_from(LOOKUPS_STUCK).unwrap();
-        let mut lookups = Lookups::new((1..=most).map(stuck).collect());
-        let refused = lookups.has_room().unwrap_err();
+        let mut lookups = late(LOOKUPS_STUCK);
+        let refused = lookups.has_room(&reload()).unwrap_err();
         assert!(refused.contains("one of them for /srv/locked/root; end"), "{refused}");
         assert!(lookups.is_process(1));
         lookups.process_ended(1, HowEnded::Signaled(9));
-        assert!(!lookups.is_process(1) && lookups.has_room().is_ok());
+        assert!(!lookups.is_process(1) && lookups.has_room(&reload()).is_ok());
+    }
+
+    #[test]
+    fn lookups_of_faults_that_wait_for_locks_leave_room_to_a_reload() {
+        let lookups = late(FAULT_LOOKUPS_STUCK);
+        assert!(lookups.has_room(&LookupOrder::Faults).is_err());
+        assert!(lookups.has_room(&reload()).is_ok());
+    }
+
+    #[test]
+    fn processes_that_were_killed_and_were_not_late_have_a_limit_of_their_own() {
+        let killed = |pid| StuckLookup { pid, path: None, is_late: false };
+        let most = i32::try_from(LOOKUPS_KILLED).unwrap();
+        let mut lookups = Lookups::new((1..most).map(killed).collect());
+        assert!(lookups.has_room(&reload()).is_ok());
+        lookups.stuck.push(killed(most));
+        assert!(lookups.has_room(&reload()).is_err());
     }
 }

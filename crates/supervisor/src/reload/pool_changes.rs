@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use maitred_config::{Config, LogTarget};
+use maitred_config::{Config, LogTarget, RootOwner};
 
 use crate::processes::pools::Pools;
 
@@ -48,6 +48,21 @@ impl Pools {
                 .is_some_and(|wanted| pool.plan.differs(wanted, config)),
         });
         compared.collect()
+    }
+
+    /// Has pools that run without `user` keep their users in a configuration: a tenant can put
+    /// another folder in the place of the document root, or none. `changes_users`: an administrator
+    /// has asked for it, and the users change to owners that are known.
+    pub fn keep_users(&self, config: &mut Config, changes_users: bool) {
+        let owners = &mut config.root_owners;
+        for pool in config.pools.iter().filter(|pool| pool.user.is_none()) {
+            let running = self.current_of(&pool.name);
+            let user = running.and_then(|running| running.plan.settings.identity.clone());
+            let is_known = matches!(owners.get(&pool.name), Some(RootOwner::Known(_)));
+            if let Some(user) = user.filter(|_| !(changes_users && is_known)) {
+                owners.insert(pool.name.clone(), RootOwner::Known(user));
+            }
+        }
     }
 }
 

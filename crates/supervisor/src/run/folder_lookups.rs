@@ -25,13 +25,15 @@ impl Supervisor {
         if self.upgrader.is_going_on() {
             return Err("an upgrade is going on; reload when it is over".to_owned());
         }
-        let scope = match self.give_up_lookups(TAKEN_OVER) {
-            Some(earlier) => scope.with(earlier),
-            None => scope,
+        let scope = match self.lookups.order() {
+            Some(LookupOrder::Reload { scope: earlier, .. }) => scope.with(earlier.clone()),
+            Some(LookupOrder::Faults) | None => scope,
         };
         let ticket = self.reloader.next_ticket();
         let now = self.now();
-        self.lookups.start(LookupOrder::Reload { ticket, scope }, &self.plan, now)?;
+        let order = LookupOrder::Reload { ticket, scope };
+        let given_up = self.lookups.start(order, &self.plan, now)?;
+        self.lookups_given_up(given_up, TAKEN_OVER);
         self.reloader.examine(Some(ticket));
         Ok(ticket)
     }
@@ -39,8 +41,9 @@ impl Supervisor {
     /// Goes on with a reload, or with the faults, once all names were looked up.
     pub(super) fn keep_lookups(&mut self) {
         if !self.phase.is_serving() {
-            self.give_up_lookups("the server was asked to stop before the reload was done");
-            return;
+            let given_up = self.lookups.give_up();
+            let why = "the server was asked to stop before the reload was done";
+            return self.lookups_given_up(given_up, why);
         }
         let now = self.now();
         let Some(FinishedLookups { order, outcome }) = self.lookups.keep(&self.plan, now) else {
@@ -59,15 +62,12 @@ impl Supervisor {
         }
     }
 
-    /// Gives up the lookups that are being made, and the reload that they are for. Returns its
-    /// scope.
-    fn give_up_lookups(&mut self, why: &str) -> Option<ReloadScope> {
-        let LookupOrder::Reload { ticket, scope } = self.lookups.give_up()? else {
-            return None;
-        };
-        self.reloader.examine(None);
-        self.reloader.give_up(ticket, why, self.plan.is_fpm());
-        Some(scope)
+    /// Lookups were given up, and the reload with them that they were for.
+    fn lookups_given_up(&mut self, order: Option<LookupOrder>, why: &str) {
+        if let Some(LookupOrder::Reload { ticket, .. }) = order {
+            self.reloader.examine(None);
+            self.reloader.give_up(ticket, why, self.plan.is_fpm());
+        }
     }
 }
 

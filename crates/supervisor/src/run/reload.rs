@@ -116,6 +116,8 @@ impl Supervisor {
     ) -> Result<(), String> {
         let (mut findings, programs) = self.plan.findings(&mut examined);
         let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
+        let changes_users = *scope != ReloadScope::Mended;
+        self.pools.keep_users(&mut config, changes_users);
         identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
@@ -150,7 +152,7 @@ impl Supervisor {
             faults,
             warnings,
             kept,
-            changes_users: *scope != ReloadScope::Mended,
+            changes_users,
             lets_rest: *scope == ReloadScope::All,
             stays,
             ..Reload::new(ticket, config, changes, self.now())

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, Section};
 use maitred_control::Confinement;
+use maitred_os::folder_lookups::look_up;
 use maitred_os::users::Identity;
 use maitred_os::{capabilities, limits, shared, users};
 
@@ -39,7 +40,9 @@ pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
     let pools = config.pools.iter();
     pools.filter_map(|pool| {
         let zones = pool.confinement.chroot.as_ref()?.join(TIME_ZONES);
-        (!zones.is_dir()).then(|| {
+        // The owner of the root may hold the lock of a folder in it.
+        let is_folder = look_up(&zones, || zones.metadata()).is_ok_and(|found| found.is_dir());
+        (!is_folder).then(|| {
             format!(
                 "pool `{}` has no {} in its `chroot`, without which PHP as Debian and Ubuntu \
                  package it crashes in date functions; copy it there or mount it",
