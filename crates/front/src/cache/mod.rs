@@ -11,6 +11,7 @@ pub(crate) mod key_host;
 pub(crate) mod lease;
 pub(crate) mod pool_budgets;
 pub(crate) mod purge;
+pub(crate) mod running_uses;
 pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
 
@@ -101,6 +102,18 @@ impl Cache {
     /// Whether other threads than the serving ones have to use the disk.
     pub(crate) fn has_slow_disk(&self) -> bool {
         self.disk_pace.is_slow(now()) || self.slow_disk.is_stuck()
+    }
+
+    /// Runs a function that reads or writes a page on another thread. None if that takes too long:
+    /// then it ends without the caller.
+    pub(crate) async fn run_elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.has_slow_disk() {
+            true => self.slow_disk.run(work).await,
+            false => self.slow_disk.run_large(work).await,
+        }
     }
 
     /// Opens the cache of a configuration, for a front with this number of threads and of file
@@ -419,4 +432,35 @@ impl SiteCache {
 
 pub(crate) fn whole(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use maitred_os::channel::Channel;
+
+    use super::*;
+
+    fn in_memory() -> Cache {
+        let (_end, ours) = Channel::pair().unwrap();
+        Cache::open(&Config::default(), 1, 0, Arc::new(Supervisor::new(ours))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_page_of_any_size_waits_long_for_a_disk_that_is_known_to_hang() {
+        let cache = in_memory();
+        let (release, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(Mutex::new(stuck));
+        let hang = || {
+            let stuck = stuck.clone();
+            move || _ = stuck.lock().map(|one| one.recv())
+        };
+        assert!(!cache.has_slow_disk());
+        assert!(cache.slow_disk.run(hang()).await.is_none());
+        assert!(cache.has_slow_disk());
+        let large = tokio::time::timeout(SWEEP / 3, cache.run_elsewhere(hang())).await;
+        assert!(large.is_ok_and(|stored| stored.is_none()));
+        drop(release);
+    }
 }

@@ -1,12 +1,14 @@
 //! Use of a slow disk by other threads than the serving ones: by few at a time, and no request
 //! waits long for one.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
+
+use crate::cache::running_uses::RunningUses;
 
 /// Most threads that use it at a time. A disk that does not respond would hold all threads that
 /// read bodies and check passwords.
@@ -15,46 +17,19 @@ const THREADS: usize = 16;
 /// Longest wait of a request for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Longest wait of a request for a large page, which takes long on a fast disk, too.
+const LARGE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// The turns of a slow disk.
 #[derive(Debug)]
 pub struct SlowDisk {
     turns: Arc<Semaphore>,
-    running: Arc<Mutex<RunningUses>>,
-}
-
-/// The uses that run, the oldest first.
-#[derive(Debug, Default)]
-struct RunningUses {
-    next: u64,
-    begun: BTreeMap<u64, Instant>,
-}
-
-/// One of them, until it ends.
-struct RunningUse {
-    number: u64,
-    all: Arc<Mutex<RunningUses>>,
-}
-
-impl RunningUse {
-    fn begin(all: &Arc<Mutex<RunningUses>>) -> RunningUse {
-        let mut running = all.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = running.next;
-        running.next += 1;
-        running.begun.insert(number, Instant::now());
-        RunningUse { number, all: Arc::clone(all) }
-    }
-}
-
-impl Drop for RunningUse {
-    fn drop(&mut self) {
-        let mut running = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        running.begun.remove(&self.number);
-    }
+    running: RunningUses,
 }
 
 impl Default for SlowDisk {
     fn default() -> SlowDisk {
-        SlowDisk { turns: Arc::new(Semaphore::new(THREADS)), running: Arc::default() }
+        SlowDisk { turns: Arc::new(Semaphore::new(THREADS)), running: RunningUses::default() }
     }
 }
 
@@ -66,28 +41,41 @@ impl SlowDisk {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let turn = self.turns.clone().try_acquire_owned().ok()?;
-        let running = RunningUse::begin(&self.running);
-        let working = tokio::task::spawn_blocking(move || {
+        let working = self.start(move || {
             let done = work();
-            drop((running, turn));
+            drop(turn);
             done
         });
         timeout(PATIENCE, working).await.ok()?.ok()
     }
 
+    /// Runs a function that uses a disk for a large page, as long as the disk is not known to be
+    /// slow. None if it takes too long: then it ends without the caller.
+    pub async fn run_large<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        timeout(LARGE_PATIENCE, self.start(work)).await.ok()?.ok()
+    }
+
+    fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let running = self.running.begin();
+        spawn_blocking(move || {
+            let done = work();
+            drop(running);
+            done
+        })
+    }
+
     /// Whether one of them does not end: the disk is slow, whatever was measured before.
     pub fn is_stuck(&self) -> bool {
-        if self.turns.available_permits() == THREADS {
-            return false;
-        }
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.begun.values().next().is_some_and(|begun| begun.elapsed() >= PATIENCE)
+        self.running.has_older(PATIENCE)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
 
@@ -114,7 +102,9 @@ mod tests {
         while disk.turns.available_permits() < THREADS {
             tokio::task::yield_now().await;
         }
-        assert!(!disk.is_stuck());
+        while disk.is_stuck() {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(disk.run(|| 7).await, Some(7));
     }
 }

@@ -31,7 +31,6 @@ use crate::handler::cache::detached_client::WantedFlag;
 use crate::handler::cache::fill_body::FillBody;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 use crate::http::headers::Header;
 
@@ -364,17 +363,14 @@ impl<'a> Fill<'a> {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
-            let is_slow = is_small && cache.has_slow_disk();
             let keep = move || {
                 let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
                 if is_small { cache.disk_pace.measure(keep, now) } else { keep() }
             };
-            let stored = match is_slow {
-                true => self.cache.slow_disk.run(keep).await.unwrap_or(Err(NotStored::SlowDisk)),
-                false => blocking(|| Ok(keep())).await.unwrap_or(Err(NotStored::Fault)),
-            };
+            // The end of the response waits for it.
+            let stored = self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk));
             self.note_outcome(stored.map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
