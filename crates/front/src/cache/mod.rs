@@ -11,6 +11,8 @@ pub(crate) mod key_host;
 pub(crate) mod lease;
 pub(crate) mod pool_budgets;
 pub(crate) mod purge;
+pub(crate) mod purge_acks;
+pub(crate) mod purge_journal;
 pub(crate) mod running_uses;
 pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
@@ -44,6 +46,7 @@ use crate::cache::disk_pace::DiskPace;
 use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
+use crate::cache::purge_journal::{PATIENCE, PurgeJournal};
 use crate::cache::slow_disk::SlowDisk;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
@@ -68,6 +71,7 @@ pub struct Cache {
     pub(crate) store: Store,
     pub(crate) disk_pace: DiskPace,
     pub(crate) slow_disk: SlowDisk,
+    purge_journal: PurgeJournal,
     figures: AllCacheStats,
     /// The names of cookies that sites have set, and their file.
     cookies: AllCookies,
@@ -163,6 +167,7 @@ impl Cache {
             store,
             disk_pace: DiskPace::default(),
             slow_disk: SlowDisk::default(),
+            purge_journal: PurgeJournal::default(),
             figures: AllCacheStats::default(),
             cookies: read_cookies(config),
             dir: config.cache_dir.clone(),
@@ -190,6 +195,7 @@ impl Cache {
             if let Ok(Err(error)) = swept {
                 tracing::warn!("a part of cache_dir cannot be swept: {error}");
             }
+            self.note_recorded();
             let failed = self.store.stats().failed;
             if failed > told {
                 let times = failed - told;
@@ -298,6 +304,7 @@ impl Cache {
             if let Err(error) = cache.store.leave_folder() {
                 tracing::warn!("cache_dir cannot be written: {error}");
             }
+            cache.note_recorded();
         });
     }
 
@@ -313,12 +320,12 @@ impl Cache {
         changed.map(str::to_owned).collect()
     }
 
-    /// Drops all pages of sites, once no request is served by a former configuration.
-    pub fn drop_sites(&self, sites: &BTreeSet<String>) {
-        for site in sites {
-            if let Err(error) = self.store.purge(site, &Purge::All, PurgeMode::Hard) {
-                tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
-            }
+    /// Drops all pages of sites, once no request is served by a former configuration. Waits until
+    /// that is recorded, but not for long.
+    pub async fn drop_sites(&self, sites: &BTreeSet<String>) {
+        let purge = |site: &String| self.store.purge(site, &Purge::All, PurgeMode::Hard);
+        if let Some(number) = sites.iter().filter_map(purge).max() {
+            self.purge_journal.record(number).written(PATIENCE).await;
         }
     }
 

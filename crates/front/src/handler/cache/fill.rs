@@ -24,7 +24,7 @@ use maitred_pagestore::{Body, Object, PageKeys, Subject};
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
 use crate::cache::invalidation::Invalidated;
-use crate::cache::purge::PurgeAcks;
+use crate::cache::purge_acks::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::add_vary;
 use crate::handler::cache::detached_client::WantedFlag;
@@ -80,8 +80,8 @@ pub struct Fill<'a> {
     pub(crate) counts: bool,
     /// The cached page after a 304.
     merged: Option<(Stored, Body)>,
-    /// Waits for other fronts to drop the pages that the response invalidates.
-    elsewhere: Option<PurgeAcks>,
+    /// Waits until the purge of the pages that the response invalidates is done.
+    purged: Option<PurgeAcks>,
 }
 
 impl<'a> Fill<'a> {
@@ -114,7 +114,7 @@ impl<'a> Fill<'a> {
             promised: None,
             counts: false,
             merged: None,
-            elsewhere: None,
+            purged: None,
         }
     }
 
@@ -348,13 +348,13 @@ impl<'a> Fill<'a> {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             pages.named.extend(asked.into_iter().map(of_site));
         }
-        self.elsewhere = self.cache.invalidate(&pages);
+        self.purged = self.cache.invalidate(&pages);
     }
 
-    /// Returns when other fronts have dropped the pages that the response invalidates as well, and
-    /// another thread has stored a large page.
+    /// Returns when the purge of the pages that the response invalidates is recorded, other fronts
+    /// have dropped them as well, and another thread has stored a large page.
     pub async fn settle(&mut self) {
-        if self.unwritten.is_some() || self.elsewhere.is_some() {
+        if self.unwritten.is_some() || self.purged.is_some() {
             Box::pin(self.settle_all()).await;
         }
     }
@@ -373,8 +373,8 @@ impl<'a> Fill<'a> {
             let stored = self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk));
             self.note_outcome(stored.map(drop));
         }
-        if let Some(elsewhere) = self.elsewhere.take() {
-            elsewhere.done().await;
+        if let Some(acks) = self.purged.take() {
+            acks.done().await;
         }
     }
 
