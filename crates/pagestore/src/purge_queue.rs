@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of records that wait. Beyond it, the journal is written anew from the purge table.
+/// Most bytes of records that wait. Beyond it, the journal is rewritten from the purge table.
 const MAX_QUEUED_BYTES: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 /// The purges that are not recorded.

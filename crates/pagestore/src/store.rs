@@ -394,19 +394,23 @@ impl Store {
     /// Removes an outdated page. A page that has replaced it meanwhile stays. Blocks if there is a
     /// disk tier.
     pub fn drop_page(&self, key: &Key, page: &Object) {
-        let (came, stamp) = (page.stored.came, page.stored.stamp);
-        let is_it = |entry: &Entry| match entry {
-            Entry::Page(found) => (found.stored.came, found.stored.stamp) == (came, stamp),
-            Entry::Varies(_) => false,
-        };
-        self.memory.remove_if(key, is_it);
+        self.drop_from_memory(key, page);
         if let Some(disk) = &*self.disk.load()
             && !self.memory.contains(key)
         {
             disk.remove(key);
             // Another thread may have read it just before.
-            self.memory.remove_if(key, is_it);
+            self.drop_from_memory(key, page);
         }
+    }
+
+    /// As [`Store::drop_page`], in memory alone.
+    pub fn drop_from_memory(&self, key: &Key, page: &Object) {
+        let (came, stamp) = (page.stored.came, page.stored.stamp);
+        self.memory.remove_if(key, |entry| match entry {
+            Entry::Page(found) => (found.stored.came, found.stored.stamp) == (came, stamp),
+            Entry::Varies(_) => false,
+        });
     }
 
     fn note_variance(&self, primary: &Key, vary: &Vary, now: Millis) -> Result<(), NotStored> {

@@ -17,19 +17,34 @@ const THREADS: usize = 16;
 /// Longest wait of a request for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Most threads that read and write large pages at a time, on a disk that is not known to be slow:
+/// a quarter of all that block.
+const LARGE_THREADS: usize = 128;
+
 /// Longest wait of a request for a large page, which takes long on a fast disk, too.
 const LARGE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The turns of a slow disk.
 #[derive(Debug)]
 pub struct SlowDisk {
-    turns: Arc<Semaphore>,
+    turns: DiskTurns,
+    large: DiskTurns,
+}
+
+/// A limited number of uses at a time.
+#[derive(Debug)]
+struct DiskTurns {
+    free: Arc<Semaphore>,
     running: RunningUses,
+    patience: Duration,
 }
 
 impl Default for SlowDisk {
     fn default() -> SlowDisk {
-        SlowDisk { turns: Arc::new(Semaphore::new(THREADS)), running: RunningUses::default() }
+        SlowDisk {
+            turns: DiskTurns::new(THREADS, PATIENCE),
+            large: DiskTurns::new(LARGE_THREADS, LARGE_PATIENCE),
+        }
     }
 }
 
@@ -40,36 +55,53 @@ impl SlowDisk {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let turn = self.turns.clone().try_acquire_owned().ok()?;
-        let working = self.start(move || {
-            let done = work();
-            drop(turn);
-            done
-        });
-        timeout(PATIENCE, working).await.ok()?.ok()
+        self.turns.run(work).await
     }
 
-    /// Runs a function that uses a disk for a large page, as long as the disk is not known to be
-    /// slow. None if it takes too long: then it ends without the caller.
+    /// The same for a large page, as long as the disk is not known to be slow.
     pub async fn run_large<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        timeout(LARGE_PATIENCE, self.start(work)).await.ok()?.ok()
+        self.large.run(work).await
     }
 
-    fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let running = self.running.begin();
-        spawn_blocking(move || {
-            let done = work();
-            drop(running);
-            done
-        })
+    /// Starts a function that uses the disk. False if all turns are taken.
+    pub fn try_start(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        self.turns.start(work).is_some()
     }
 
     /// Whether one of them does not end: the disk is slow, whatever was measured before.
     pub fn is_stuck(&self) -> bool {
-        self.running.has_older(PATIENCE)
+        self.turns.is_stuck() || self.large.is_stuck()
+    }
+}
+
+impl DiskTurns {
+    fn new(threads: usize, patience: Duration) -> DiskTurns {
+        let free = Arc::new(Semaphore::new(threads));
+        DiskTurns { free, running: RunningUses::default(), patience }
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        timeout(self.patience, self.start(work)?).await.ok()?.ok()
+    }
+
+    fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<JoinHandle<T>> {
+        let turn = self.free.clone().try_acquire_owned().ok()?;
+        let running = self.running.begin();
+        Some(spawn_blocking(move || {
+            let done = work();
+            drop((running, turn));
+            done
+        }))
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.running.has_older(self.patience)
     }
 }
 
@@ -90,21 +122,20 @@ mod tests {
             tokio::spawn(async move { disk.run(work).await })
         });
         let waiting: Vec<_> = waiting.collect();
-        while disk.turns.available_permits() > 0 {
+        while disk.turns.free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         assert_eq!(disk.run(|| 7).await, None, "all turns are taken");
+        assert!(!disk.try_start(|| ()));
         for one in waiting {
             assert!(one.await.expect("it ends").is_none(), "the disk does not respond");
         }
         assert!(disk.is_stuck());
         drop(release);
-        while disk.turns.available_permits() < THREADS {
+        while disk.turns.free.available_permits() < THREADS {
             tokio::task::yield_now().await;
         }
-        while disk.is_stuck() {
-            tokio::task::yield_now().await;
-        }
+        assert!(!disk.is_stuck());
         assert_eq!(disk.run(|| 7).await, Some(7));
     }
 }

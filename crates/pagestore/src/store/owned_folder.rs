@@ -105,7 +105,7 @@ impl Store {
     }
 
     fn close_with(&self, journal: &mut Journal, queued: QueuedPurges) -> io::Result<()> {
-        // If that fails, the journal is written anew before it is closed.
+        // If that fails, the journal is rewritten before it is closed.
         let _ = self.record(journal, &queued);
         journal.close(&self.purges)?;
         self.queue.note_recorded(queued.last);
@@ -155,7 +155,7 @@ impl Store {
             return Ok(());
         }
         if queued.lacks_some {
-            // It must not be trusted before it is written anew.
+            // It must not be trusted before it is rewritten.
             journal.discard()?;
         }
         let written = match journal.lacks_some {
@@ -172,7 +172,7 @@ impl Store {
         written
     }
 
-    /// Writes the journal anew from the purge table.
+    /// Rewrites the journal from the purge table.
     pub(super) fn compact(&self, journal: &mut Journal) -> io::Result<()> {
         let last = self.purges.last();
         journal.compact(&self.purges)?;

@@ -312,12 +312,7 @@ impl<'a> Fill<'a> {
     fn drop_stale(&mut self, why: NotStored) {
         let is_of_request = self.plan.store.is_err() || why.is_of_request();
         if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
-            let (cache, key, page) = (self.cache.clone(), key.clone(), page.clone());
-            if !cache.has_slow_disk() {
-                let pace = &self.cache.disk_pace;
-                return pace.measure(|| cache.store.drop_page(&key, &page), now);
-            }
-            tokio::task::spawn_blocking(move || cache.store.drop_page(&key, &page));
+            self.cache.drop_page(key, page);
         }
     }
 
