@@ -32,13 +32,17 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// Makes each use of these files by the front take a second, for as long as it runs. Nothing, which
 /// is public, where it must not be.
 fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
-    let slow = by_permission(files).or_else(|| by_tracing(server, files));
+    let steps = "open,openat,rename,renameat,renameat2";
+    let slow = by_permission(files).or_else(|| by_tracing(server, steps, STEP, files));
     if slow.is_none() {
-        // Past what is kept back of a test that passes.
-        let why = "NOT TESTED: slow_disk: neither fanotify (root) nor strace is permitted here";
-        let _ = writeln!(std::io::stderr(), "{why}");
+        say_untested("neither fanotify (root) nor strace is permitted here");
     }
     slow
+}
+
+/// Past what is kept back of a test that passes.
+fn say_untested(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT TESTED: slow_disk: {why}");
 }
 
 /// The kernel asks a listener of fanotify(7) for permission to open a file, and waits a second for
@@ -56,12 +60,11 @@ fn by_permission(files: &[PathBuf]) -> Option<Guarded> {
     (line.trim_end() == "attached").then_some(asked)
 }
 
-/// strace, where one may trace.
-fn by_tracing(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
+/// strace delays these system calls for these files, where one may trace.
+fn by_tracing(server: &Server, steps: &str, time: Duration, files: &[PathBuf]) -> Option<Guarded> {
     let front = server.front().expect("there is a front");
-    let steps = "open,openat,rename,renameat,renameat2";
     let trace = format!("trace={steps}");
-    let delay = STEP.as_micros();
+    let delay = time.as_micros();
     let slow = format!("inject={steps}:delay_enter={delay}");
     let mut options = ["-o", "/dev/null", "-e", &trace, "-e", &slow].map(OsStr::new).to_vec();
     for file in files {
@@ -132,5 +135,53 @@ fn a_slow_disk_holds_up_nobody_who_does_not_need_it() {
     assert_eq!(verdict(&get("/b")), "hit");
     drop(slow);
     wait::until("the page to be on the disk", || (files(pages.path()).len() == 3).then_some(()));
+    server.stop();
+}
+
+#[test]
+fn a_purge_that_a_slow_disk_does_not_record_in_time_is_not_confirmed_and_delays_no_other() {
+    let root = document_root(&[("index.php", "<?php echo 'page ', $_SERVER['REQUEST_URI'];")]);
+    let pages = public_folder();
+    give_to_web_user(pages.path());
+    let server = Setup::new(root.path())
+        .top(&format!("cache_dir = {:?}", pages.path()))
+        .site("[sites.cache]\nvalid = \"1h\"\npurge_from = \"127.0.0.1\"")
+        .start();
+    let ask = |method: &str, path: &str| {
+        let request = http::Request::new(method, path).header("Host", "localhost");
+        http::ask(server.address(), &request)
+    };
+    for path in ["/a", "/b", "/c"] {
+        assert_eq!(verdict(&ask("GET", path)), "stored");
+    }
+    let mark = server.log().mark();
+    let journal = [pages.path().join("purges")];
+    // Longer than a purge waits.
+    let Some(slow) = by_tracing(&server, "write", 4 * STEP, &journal) else {
+        return say_untested("strace is not permitted here");
+    };
+    thread::scope(|scope| {
+        let purges = scope.spawn(|| ask("PURGE", "/a"));
+        let posts = scope.spawn(|| ask("POST", "/b"));
+        let mut hits = 0;
+        while !purges.is_finished() || !posts.is_finished() {
+            let asked = Instant::now();
+            assert_eq!(verdict(&ask("GET", "/c")), "hit");
+            if asked.elapsed() < STEP / 2 {
+                hits += 1;
+            }
+        }
+        let purged = purges.join().expect("it is answered");
+        assert_eq!(purged.status, 504, "{}", purged.text());
+        assert!(purged.text().contains("not recorded in cache_dir"), "{}", purged.text());
+        assert_eq!(posts.join().expect("it is answered").text(), "page /b");
+        assert!(hits > 5, "only {hits} were answered meanwhile");
+    });
+    server.expect_log(mark, "cache_dir does not respond");
+    for path in ["/a", "/b"] {
+        assert_eq!(verdict(&ask("GET", path)), "stored", "it is purged all the same");
+    }
+    drop(slow);
+    wait::until("a purge to be recorded", || (ask("PURGE", "/a").status == 200).then_some(()));
     server.stop();
 }

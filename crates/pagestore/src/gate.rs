@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Between two looks whether anything is on its way.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// How long a writer waits without others waiting, too.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a writer waits that has something else to do.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5000 });
 
 /// The lock of the store. A writer that waits in the lock itself has readers wait as well: all
 /// serving threads, for one that waits for the disk.
@@ -34,10 +34,14 @@ impl Gate {
         }
     }
 
-    /// The same for as long as it takes. After a while, others wait, too.
+    /// The same for as long as it takes.
     pub fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.try_alone();
-        alone.unwrap_or_else(|| self.0.write().unwrap_or_else(PoisonError::into_inner))
+        loop {
+            if let Some(alone) = self.try_alone() {
+                return alone;
+            }
+            thread::sleep(AGAIN);
+        }
     }
 }
 

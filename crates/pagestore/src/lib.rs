@@ -5,7 +5,7 @@
 //! the files of the previous process are used at once, without reading them all first. Large bodies
 //! in memory are backed by memfds ([`body`]), from which the kernel sends them. Purges are a
 //! separate table ([`purges`]) that is checked on every lookup, for both tiers; each is recorded in
-//! the journal ([`journal`]) before it returns.
+//! the journal ([`journal`]) by a thread for that, before it counts as done.
 //!
 //! The store is thread-safe. Functions that access the disk block, and say so.
 
@@ -17,6 +17,7 @@ pub mod index;
 pub mod journal;
 pub mod memory;
 pub mod object;
+mod purge_queue;
 pub mod purges;
 pub mod store;
 pub mod uses;

@@ -143,11 +143,15 @@ impl Purges {
         self.len() == 0
     }
 
-    /// Calls `each` for every purge in the table, with its number.
+    /// Calls `each` for every purge in the table, with its number. Those that are added meanwhile
+    /// wait for one site at most, and may be left out.
     pub fn each(&self, mut each: impl FnMut(&str, &Purge, PurgeMode, u64)) {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        for (name, site) in &table.sites {
-            for (purge, last) in &site.known {
+        let read = || self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<String> = read().sites.keys().cloned().collect();
+        for name in &names {
+            let table = read();
+            let purges = table.sites.get(name).into_iter().flat_map(|site| &site.known);
+            for (purge, last) in purges {
                 for (how, number) in [(PurgeMode::Hard, last.hard), (PurgeMode::Soft, last.soft)] {
                     if number > 0 {
                         each(name, purge, how, number);

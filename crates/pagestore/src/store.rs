@@ -1,25 +1,28 @@
 //! Both tiers, and the life of a page.
 
+mod owned_folder;
+
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::vary::Vary;
 
 use crate::dir_lock::FolderLock;
 use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, make_dir};
 use crate::gate::Gate;
-use crate::journal::{self, Journal, JournalState};
+use crate::journal::{self, JournalState};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
+use crate::purge_queue::PurgeQueue;
 use crate::purges::{PurgeState, Purges};
+use crate::store::owned_folder::OwnedFolder;
 use crate::uses::Uses;
 
 /// The limits of the store.
@@ -106,13 +109,6 @@ pub struct StoreStats {
 /// pages that the other process has written are then older than all purges of this one.
 const APART: u64 = 1 << 32;
 
-/// A directory that this process owns until the lock is dropped.
-#[derive(Debug)]
-struct Folder {
-    journal: Journal,
-    _lock: FolderLock,
-}
-
 /// The disk tier's configuration.
 #[derive(Debug)]
 struct DiskConfig {
@@ -128,7 +124,8 @@ pub struct Store {
     /// The disk tier, while this process owns its directory.
     disk: ArcSwapOption<Disk>,
     purges: Purges,
-    folder: Mutex<Option<Folder>>,
+    folder: Mutex<Option<OwnedFolder>>,
+    queue: PurgeQueue,
     wanted: Option<DiskConfig>,
     /// Another process owns the directory, and this one waits for it: until then no purge is
     /// forgotten, since files may be concerned.
@@ -156,6 +153,7 @@ impl Store {
             disk: ArcSwapOption::empty(),
             purges: Purges::default(),
             folder: Mutex::default(),
+            queue: PurgeQueue::default(),
             wanted,
             awaits: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -183,59 +181,6 @@ impl Store {
     /// Whether another process still owns the directory.
     pub fn awaits_folder(&self) -> bool {
         self.awaits.load(Ordering::Acquire)
-    }
-
-    /// Waits until the directory is free, and takes it. Purges of the meantime apply to it, too.
-    /// Blocks for as long as that takes.
-    ///
-    /// # Errors
-    /// When the directory cannot be used.
-    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<JournalState> {
-        let Some(wanted) = self.wanted.as_ref().filter(|_| self.awaits_folder()) else {
-            return Ok(JournalState::New);
-        };
-        let lock = FolderLock::open(&wanted.limits.dir)?.lock()?;
-        self.take(wanted, lock, clock())
-    }
-
-    fn take(&self, wanted: &DiskConfig, lock: FolderLock, now: Millis) -> io::Result<JournalState> {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = self.gate.alone();
-        let mut folder = self.folder();
-        if self.left.load(Ordering::Acquire) {
-            return Ok(JournalState::InUse);
-        }
-        let DiskConfig { limits, boot } = wanted;
-        let (journal, opened) = Journal::open(&limits.dir, boot, &self.purges)?;
-        let disk = Disk::open(limits.clone(), journal.era, now)?;
-        *folder = Some(Folder { journal, _lock: lock });
-        self.disk.store(Some(Arc::new(disk)));
-        self.awaits.store(false, Ordering::Release);
-        // The next sweep is the first for these files.
-        *swept = None;
-        Ok(opened)
-    }
-
-    /// Hands the directory over to another process, which needs later purges: from now on pages
-    /// are in memory alone. Blocks while a sweep is running.
-    ///
-    /// # Errors
-    /// When the journal cannot be closed; the directory is handed over all the same.
-    pub fn leave_folder(&self) -> io::Result<()> {
-        let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = self.gate.alone();
-        let mut folder = self.folder();
-        self.left.store(true, Ordering::Release);
-        self.awaits.store(false, Ordering::Release);
-        self.disk.store(None);
-        match folder.take() {
-            Some(mut folder) => folder.journal.close(&self.purges),
-            None => Ok(()),
-        }
-    }
-
-    fn folder(&self) -> MutexGuard<'_, Option<Folder>> {
-        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stamp for a request that is sent now.
@@ -449,19 +394,23 @@ impl Store {
     /// Removes an outdated page. A page that has replaced it meanwhile stays. Blocks if there is a
     /// disk tier.
     pub fn drop_page(&self, key: &Key, page: &Object) {
-        let (came, stamp) = (page.stored.came, page.stored.stamp);
-        let is_it = |entry: &Entry| match entry {
-            Entry::Page(found) => (found.stored.came, found.stored.stamp) == (came, stamp),
-            Entry::Varies(_) => false,
-        };
-        self.memory.remove_if(key, is_it);
+        self.drop_from_memory(key, page);
         if let Some(disk) = &*self.disk.load()
             && !self.memory.contains(key)
         {
             disk.remove(key);
             // Another thread may have read it just before.
-            self.memory.remove_if(key, is_it);
+            self.drop_from_memory(key, page);
         }
+    }
+
+    /// As [`Store::drop_page`], in memory alone.
+    pub fn drop_from_memory(&self, key: &Key, page: &Object) {
+        let (came, stamp) = (page.stored.came, page.stored.stamp);
+        self.memory.remove_if(key, |entry| match entry {
+            Entry::Page(found) => (found.stored.came, found.stored.stamp) == (came, stamp),
+            Entry::Varies(_) => false,
+        });
     }
 
     fn note_variance(&self, primary: &Key, vary: &Vary, now: Millis) -> Result<(), NotStored> {
@@ -486,32 +435,6 @@ impl Store {
                 _ => NotStored::Fault,
             }),
         }
-    }
-
-    /// Purges pages of a site. When it returns, no new request gets one of them, and none that is
-    /// being generated will be stored. One that the journal has no room for is one of all pages.
-    ///
-    /// # Errors
-    /// When the journal cannot be written: the purge applies all the same, and after a restart the
-    /// old files are not used.
-    pub fn purge(&self, site: &str, purge: &Purge, how: PurgeMode) -> io::Result<()> {
-        let purge = if journal::fits(site, purge) { purge } else { &Purge::All };
-        let mut folder = self.folder();
-        let number = self.purges.add(site, purge, how);
-        let Some(Folder { journal, .. }) = &mut *folder else {
-            return Ok(());
-        };
-        let written = journal.add(site, purge, how, number);
-        if written.is_err() {
-            journal.discard()?;
-        } else if journal.lacks_some {
-            // The journal is writable again: record what it lacks before callers rely on it.
-            journal.compact(&self.purges)?;
-        } else if journal.is_grown() && journal.compact(&self.purges).is_err() {
-            // The larger one is as good.
-            journal.compact_later();
-        }
-        written
     }
 
     /// Removes inactive and purged pages, and forgets the purges that no stored page needs any
@@ -551,32 +474,13 @@ impl Store {
             if let Some(_alone) = self.gate.try_alone() {
                 self.purges.forget_until(until);
             }
-            if let Some(Folder { journal, .. }) = &mut *self.folder() {
-                journal.compact(&self.purges)?;
+            if let Some(OwnedFolder { journal, .. }) = &mut *self.folder() {
+                self.compact(journal)?;
             }
         }
         self.mend_journal()?;
         let swept = swept?;
         cleared.map(|()| swept)
-    }
-
-    /// Records the purges that the journal lacks, if it is writable again.
-    fn mend_journal(&self) -> io::Result<()> {
-        match &mut *self.folder() {
-            Some(Folder { journal, .. }) if journal.lacks_some => journal.compact(&self.purges),
-            _ => Ok(()),
-        }
-    }
-
-    /// Marks the directory as cleanly closed. Nothing must be stored or purged afterwards.
-    ///
-    /// # Errors
-    /// When that cannot be written.
-    pub fn close(&self) -> io::Result<()> {
-        match &mut *self.folder() {
-            Some(Folder { journal, .. }) => journal.close(&self.purges),
-            None => Ok(()),
-        }
     }
 
     /// Statistics.

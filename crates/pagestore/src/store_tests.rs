@@ -2,10 +2,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use maitred_pagecache::purge::{Purge, PurgeMode};
+
 use super::*;
 use crate::body::FILE_LEAST_BYTES;
 use crate::disk::digest;
 use crate::disk::tests::{set_mode, without_capabilities};
+use crate::journal::Journal;
 use crate::object::tests::{key, page};
 
 const NOW: Millis = 1_000_000;
@@ -38,6 +41,11 @@ fn load(store: &Store, target: &str) -> Option<String> {
     found(store.load(&key(target), [].into_iter(), NOW, u64::MAX))
 }
 
+fn purge(store: &Store, site: &str, purge: &Purge, how: PurgeMode) -> io::Result<()> {
+    store.purge(site, purge, how);
+    store.write_purges()
+}
+
 fn tag(tag: &str) -> Purge {
     Purge::Tag(tag.to_owned())
 }
@@ -47,7 +55,7 @@ fn a_page_is_found_until_it_is_purged() {
     let store = memory_only();
     keep(&store, "/a", &["t"], b"a").unwrap();
     keep(&store, "/b", &["u"], b"b").unwrap();
-    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("t"), PurgeMode::Hard).unwrap();
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(load(&store, "/b").unwrap(), "b");
     keep(&store, "/a", &["t"], b"new").unwrap();
@@ -58,7 +66,7 @@ fn a_page_is_found_until_it_is_purged() {
 fn what_was_asked_for_before_a_purge_is_not_kept_after_it() {
     let store = memory_only();
     let stamp = store.stamp();
-    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("t"), PurgeMode::Hard).unwrap();
     let late = page("/a", &["t"], stamp, b"old");
     let kept = store.insert(&key("/a"), &Vary::default(), [].into_iter(), late, NOW);
     assert_eq!(kept.err(), Some(NotStored::Purged));
@@ -69,7 +77,7 @@ fn what_was_asked_for_before_a_purge_is_not_kept_after_it() {
 fn a_soft_purge_leaves_the_page_there_as_stale() {
     let store = memory_only();
     keep(&store, "/a", &[], b"a").unwrap();
-    store.purge("site", &Purge::All, PurgeMode::Soft).unwrap();
+    purge(&store, "site", &Purge::All, PurgeMode::Soft).unwrap();
     let looked = store.lookup(&key("/a"), [].into_iter());
     assert!(matches!(looked, Lookup::Page { is_stale: true, .. }));
 }
@@ -105,7 +113,7 @@ fn a_new_process_finds_what_was_kept_and_not_what_was_purged() {
         let tags = [if number % 2 == 0 { "even" } else { "odd" }];
         keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
     }
-    store.purge("site", &tag("even"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("even"), PurgeMode::Hard).unwrap();
     // As if it were killed: nothing is closed.
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
@@ -125,7 +133,7 @@ fn a_purge_that_cannot_be_written_down_is_done_and_nothing_is_trusted_afterwards
     let mut folder = store.folder();
     folder.as_mut().unwrap().journal.break_for_test();
     drop(folder);
-    assert!(store.purge("site", &tag("t"), PurgeMode::Hard).is_err());
+    assert!(purge(&store, "site", &tag("t"), PurgeMode::Hard).is_err());
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(load(&store, "/b").unwrap(), "b");
     drop(store);
@@ -145,14 +153,14 @@ fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
             act(&mut store.folder().as_mut().unwrap().journal);
         };
         journal(&mut Journal::break_for_test);
-        assert!(store.purge("site", &tag("t"), PurgeMode::Hard).is_err());
+        assert!(purge(&store, "site", &tag("t"), PurgeMode::Hard).is_err());
         journal(&mut |journal| assert!(journal.lacks_some));
         match mend {
             0 => _ = store.sweep(1).unwrap(),
             1 => store.close().unwrap(),
             _ => {
                 journal(&mut |journal| journal.compact(&store.purges).unwrap());
-                store.purge("site", &tag("u"), PurgeMode::Hard).unwrap();
+                purge(&store, "site", &tag("u"), PurgeMode::Hard).unwrap();
             }
         }
         drop(store);
@@ -168,13 +176,13 @@ fn a_purge_that_the_journal_has_no_room_for_is_one_of_all_pages_and_does_not_spo
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &["t"], b"a").unwrap();
-    store.purge("other", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    purge(&store, "other", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
     assert_eq!(load(&store, "/a").unwrap(), "a");
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
     assert_eq!(opened, JournalState::Continued);
     assert_eq!(load(&store, "/a").unwrap(), "a");
-    store.purge("site", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag(&"x".repeat(70_000)), PurgeMode::Hard).unwrap();
     assert_eq!(load(&store, "/a"), None);
 }
 
@@ -189,10 +197,10 @@ fn the_journal_of_purges_that_are_repeated_without_end_does_not_grow_without_end
     let mut largest = 0;
     for number in 0..2000 {
         let long = format!("{}{}", "x".repeat(200), number % 10);
-        store.purge("site", &tag(&long), PurgeMode::Hard).unwrap();
+        purge(&store, "site", &tag(&long), PurgeMode::Hard).unwrap();
         largest = largest.max(size());
     }
-    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("t"), PurgeMode::Hard).unwrap();
     // Without compaction it has 490 KB.
     assert!((50_000..80_000).contains(&largest), "{largest}");
     drop(store);
@@ -239,8 +247,8 @@ fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
     for name in ["a", "b", "c"] {
         keep(&store, &format!("/{name}"), &[name], b"body").unwrap();
     }
-    store.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
-    store.purge("site", &tag("b"), PurgeMode::Soft).unwrap();
+    purge(&store, "site", &tag("a"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("b"), PurgeMode::Soft).unwrap();
     assert_eq!(store.sweep(NOW).unwrap(), SweepResult { kept: 2, removed: 1 });
     assert_eq!(store.stats().purges, 2);
     // The second forgets; what was made stale must not become fresh by that.
@@ -259,7 +267,7 @@ fn purges_are_not_forgotten_while_pages_cannot_be_checked() {
     without_capabilities(|| {
         let (store, _) = on_disk(dir.path(), 1 << 20);
         keep(&store, "/a", &["a"], b"body").unwrap();
-        store.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
+        purge(&store, "site", &tag("a"), PurgeMode::Hard).unwrap();
         let folder = dir.path().join(format!("{:02x}", digest(&key("/a"))[0]));
         set_mode(&folder, 0);
         for _ in 0..3 {
@@ -281,7 +289,7 @@ fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
         keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
     }
     let begun = Instant::now();
-    store.purge("site", &tag("tenth"), PurgeMode::Hard).unwrap();
+    purge(&store, "site", &tag("tenth"), PurgeMode::Hard).unwrap();
     let took = begun.elapsed();
     let purged = (0..100_000).filter(|number| load(&store, &format!("/{number}")).is_none());
     assert_eq!(purged.count(), 10_000);
@@ -318,7 +326,7 @@ fn no_purged_page_is_served_under_concurrent_inserts_and_purges() {
         let mut wrong = Vec::new();
         for version in 1..300u64 {
             truth.store(version, Ordering::SeqCst);
-            store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+            purge(&store, "site", &tag("t"), PurgeMode::Hard).unwrap();
             for number in 0..8 {
                 let found = load(&store, &format!("/{number}"));
                 let found = found.map_or(version, |found| found.parse().unwrap());
@@ -339,16 +347,16 @@ fn one_process_has_the_folder_and_the_next_one_purges_what_the_first_has_kept_in
     for name in ["a", "b", "c", "d"] {
         keep(&old, &format!("/{name}"), &[name], name.as_bytes()).unwrap();
     }
-    old.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
+    purge(&old, "site", &tag("a"), PurgeMode::Hard).unwrap();
     let (new, opened) = on_disk(dir.path(), 1 << 20);
     assert_eq!(opened, JournalState::InUse);
     assert!(new.awaits_folder() && !new.has_disk());
     // Purged while the folder is the other's, and looked through twice before it is ours.
-    new.purge("site", &tag("b"), PurgeMode::Hard).unwrap();
+    purge(&new, "site", &tag("b"), PurgeMode::Hard).unwrap();
     assert_eq!(load(&new, "/b"), None);
     new.sweep(NOW).unwrap();
     new.sweep(NOW).unwrap();
-    old.purge("site", &tag("c"), PurgeMode::Hard).unwrap();
+    purge(&old, "site", &tag("c"), PurgeMode::Hard).unwrap();
     keep(&old, "/a", &["a"], b"again").unwrap();
     old.leave_folder().unwrap();
     assert!(!old.has_disk());
@@ -361,7 +369,7 @@ fn one_process_has_the_folder_and_the_next_one_purges_what_the_first_has_kept_in
     keep(&old, "/e", &[], b"e").unwrap();
     assert_eq!(load(&old, "/e").unwrap(), "e");
     assert_eq!(load(&new, "/e"), None);
-    new.purge("site", &tag("d"), PurgeMode::Hard).unwrap();
+    purge(&new, "site", &tag("d"), PurgeMode::Hard).unwrap();
     drop(new);
     // All of it was written down, in whichever process it was purged.
     let (third, opened) = on_disk(dir.path(), 1 << 20);
@@ -454,4 +462,100 @@ fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
     let (store, _) = on_disk(dir.path(), FILE_LEAST_BYTES as u64);
     let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(false));
+}
+
+#[test]
+fn a_purge_does_not_wait_for_the_disk_and_is_done_when_it_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    // A write to the journal that does not end.
+    let stuck = store.folder();
+    let number = store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+    assert_eq!(load(&store, "/a"), None);
+    assert!(store.recorded() < number);
+    drop(stuck);
+    store.write_purges().unwrap();
+    assert_eq!(store.recorded(), number);
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!((opened, load(&store, "/a")), (JournalState::Continued, None));
+}
+
+#[test]
+fn purges_that_the_queue_has_no_room_for_are_recorded_from_the_table_or_nothing_is_trusted() {
+    for is_mended in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = on_disk(dir.path(), 1 << 20);
+        keep(&store, "/a", &["t"], b"a").unwrap();
+        keep(&store, "/b", &["u"], b"b").unwrap();
+        let first = store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+        for number in 0..1000 {
+            store.purge("site", &tag(&format!("other {number}")), PurgeMode::Hard);
+        }
+        assert!(store.recorded() < first);
+        let in_the_way = dir.path().join("purges.new");
+        if !is_mended {
+            std::fs::create_dir(&in_the_way).unwrap();
+        }
+        assert_eq!(store.write_purges().is_ok(), is_mended);
+        assert_eq!(store.recorded(), first + 1000);
+        drop(store);
+        let _ = std::fs::remove_dir(&in_the_way);
+        let (store, opened) = on_disk(dir.path(), 1 << 20);
+        let expected = if is_mended { JournalState::Continued } else { JournalState::New };
+        assert_eq!(opened, expected);
+        assert_eq!(load(&store, "/a"), None);
+        assert_eq!(load(&store, "/b").is_some(), is_mended);
+    }
+}
+
+#[test]
+fn purges_that_wait_are_recorded_before_the_folder_is_left_or_closed() {
+    for is_left in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = on_disk(dir.path(), 1 << 20);
+        keep(&store, "/a", &["t"], b"a").unwrap();
+        let number = store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
+        if is_left { store.leave_folder() } else { store.close() }.unwrap();
+        assert_eq!(store.recorded(), number);
+        drop(store);
+        let (store, opened) = on_disk(dir.path(), 1 << 20);
+        assert_eq!((opened, load(&store, "/a")), (JournalState::Continued, None));
+    }
+}
+
+#[test]
+fn pages_are_stored_and_purged_while_a_folder_changes_hands() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, _) = on_disk(dir.path(), 1 << 20);
+    keep(&old, "/a", &["t"], b"a").unwrap();
+    let (new, _) = on_disk(dir.path(), 1 << 20);
+    let serve = |store: &Store, page: &str| {
+        keep(store, page, &["t"], page.as_bytes()).unwrap();
+        assert_eq!(load(store, page).unwrap(), page);
+        store.purge("site", &tag("t"), PurgeMode::Hard);
+        assert_eq!(load(store, page), None);
+    };
+    let is_on_it = |store: &Store| {
+        while store.swept.try_lock().is_ok() {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        // Its disk does not respond.
+        let stuck = old.folder();
+        let leaves = scope.spawn(|| old.leave_folder());
+        is_on_it(&old);
+        serve(&old, "/b");
+        drop(stuck);
+        leaves.join().unwrap().unwrap();
+        let stuck = new.folder();
+        let claims = scope.spawn(|| new.claim_folder(|| NOW));
+        is_on_it(&new);
+        serve(&new, "/c");
+        drop(stuck);
+        assert_eq!(claims.join().unwrap().unwrap(), JournalState::Continued);
+    });
+    assert_eq!(load(&new, "/a"), None);
 }

@@ -29,8 +29,14 @@ pub struct SiteCookies(ArcSwap<CookieNames>);
 #[derive(Debug, Default)]
 pub struct AllCookies {
     sites: Mutex<HashMap<String, GuardedSite>>,
-    /// Held by the thread that writes the file.
-    writing: Mutex<()>,
+    writer: Mutex<CookieWriter>,
+}
+
+/// The thread that writes the file: one at a time, however many names are new.
+#[derive(Debug, Default)]
+struct CookieWriter {
+    is_running: bool,
+    has_more: bool,
 }
 
 #[derive(Debug, Default)]
@@ -171,12 +177,30 @@ impl AllCookies {
         Ok(())
     }
 
-    /// Writes the file in this folder.
+    /// Notes that the file lacks names. True if the caller has to write it: no other thread does.
+    pub fn want_writer(&self) -> bool {
+        let mut writer = self.writer();
+        writer.has_more = true;
+        !std::mem::replace(&mut writer.is_running, true)
+    }
+
+    /// Whether the thread that writes the file has to write it once more. Otherwise it is none any
+    /// more.
+    pub fn writer_continues(&self) -> bool {
+        let mut writer = self.writer();
+        writer.is_running = std::mem::take(&mut writer.has_more);
+        writer.is_running
+    }
+
+    fn writer(&self) -> MutexGuard<'_, CookieWriter> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the file in this folder. One thread at a time does.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let all: BTreeMap<String, SavedSite> = {
             let sites = self.lock();
             let written = |(site, guarded): (&String, &GuardedSite)| {
@@ -315,5 +339,14 @@ mod tests {
         assert!(holds(&again, "a.example", "login") && !holds(&again, "a.example", "other"));
         let first = long(0);
         assert!(hosts.iter().all(|host| holds(&again, host, &first)));
+    }
+
+    #[test]
+    fn one_thread_writes_and_writes_again_what_is_new_meanwhile() {
+        let all = AllCookies::default();
+        assert!(all.want_writer() && all.writer_continues());
+        assert!(!all.want_writer() && !all.want_writer(), "it is being written");
+        assert!(all.writer_continues() && !all.writer_continues());
+        assert!(all.want_writer());
     }
 }

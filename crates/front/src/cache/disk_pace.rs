@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use maitred_pagecache::Millis;
 
+use crate::cache::running_uses::RunningUses;
+
 /// The longest that a serving thread may wait for the disk without consequence. Reads from the
 /// kernel's page cache take some microseconds.
 const QUICK: Duration = Duration::from_millis(20);
@@ -24,11 +26,17 @@ pub struct DiskPace {
     slow_until: AtomicU64,
     /// The latest period; 0: it was never slow.
     slow_for: AtomicU64,
+    running: RunningUses,
 }
 
 impl DiskPace {
     /// Whether the disk is so slow that other threads have to access it.
     pub fn is_slow(&self, now: Millis) -> bool {
+        // One that does not end would hold one thread after the other.
+        self.was_slow(now) || self.running.has_older(QUICK)
+    }
+
+    fn was_slow(&self, now: Millis) -> bool {
         let until = self.slow_until.load(Ordering::Relaxed);
         // A clock that was set back must not prolong it.
         until > now && until - now <= self.slow_for.load(Ordering::Relaxed)
@@ -36,17 +44,19 @@ impl DiskPace {
 
     /// Calls a function that uses the disk, and measures it.
     pub fn measure<T>(&self, work: impl FnOnce() -> T, now: impl FnOnce() -> Millis) -> T {
+        let running = self.running.begin();
         let begun = Instant::now();
         let done = work();
         let took = begun.elapsed();
         if took > QUICK {
             self.note_slow(took, now());
         }
+        drop(running);
         done
     }
 
     fn note_slow(&self, took: Duration, now: Millis) {
-        let is_news = !self.is_slow(now);
+        let is_news = !self.was_slow(now);
         let mut slow_for = self.slow_for.load(Ordering::Relaxed).max(SLOW_FOR);
         if is_news {
             let was_fast_for = now.saturating_sub(self.slow_until.load(Ordering::Relaxed));
@@ -67,6 +77,9 @@ impl DiskPace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -99,7 +112,22 @@ mod tests {
     #[test]
     fn what_takes_long_is_noted() {
         let pace = DiskPace::default();
-        pace.measure(|| std::thread::sleep(QUICK * 2), || 1000);
+        pace.measure(|| thread::sleep(QUICK * 2), || 1000);
         assert!(pace.is_slow(1000));
+    }
+    #[test]
+    fn a_disk_that_does_not_respond_is_slow_before_its_use_ends() {
+        let pace = DiskPace::default();
+        let (release, stuck) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(|| pace.measure(move || stuck.recv(), || 101_000));
+            let begun = Instant::now();
+            while !pace.is_slow(101_000) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it is used by all threads");
+                thread::yield_now();
+            }
+            drop(release);
+        });
+        assert!(pace.is_slow(101_001) && !pace.is_slow(101_000 + SLOW_FOR));
     }
 }

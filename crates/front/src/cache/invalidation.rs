@@ -4,7 +4,8 @@
 use maitred_control::purge::DroppedPages;
 
 use crate::cache::Cache;
-use crate::cache::purge::{PurgeAcks, PurgeCause};
+use crate::cache::purge::PurgeCause;
+use crate::cache::purge_acks::PurgeAcks;
 
 /// The pages that a response invalidates.
 #[derive(Debug, Default)]
@@ -21,9 +22,9 @@ impl Cache {
     /// Drops pages as [`Cache::purge`] does, but other nodes are not waited for: no client of a
     /// page waits for those.
     pub fn invalidate(&self, pages: &Invalidated) -> Option<PurgeAcks> {
-        pages.unstored.iter().for_each(|one| self.purge_here(one));
+        let unstored = self.purge_here(&pages.unstored).map(PurgeAcks::of);
         let named = self.purge_and_notify(&pages.named, PurgeCause::Header);
         let changed = self.purge_and_notify(&pages.changed, PurgeCause::Method);
-        [named, changed].into_iter().flatten().reduce(PurgeAcks::both)
+        [unstored, named, changed].into_iter().flatten().reduce(PurgeAcks::both)
     }
 }

@@ -11,6 +11,9 @@ pub(crate) mod key_host;
 pub(crate) mod lease;
 pub(crate) mod pool_budgets;
 pub(crate) mod purge;
+pub(crate) mod purge_acks;
+pub(crate) mod purge_journal;
+pub(crate) mod running_uses;
 pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
 
@@ -32,7 +35,7 @@ use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::settings::Settings;
 use maitred_pagestore::disk::DiskLimits;
 use maitred_pagestore::journal::{self, JournalState};
-use maitred_pagestore::{Limits, Store};
+use maitred_pagestore::{Limits, Object, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
@@ -43,6 +46,7 @@ use crate::cache::disk_pace::DiskPace;
 use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
+use crate::cache::purge_journal::{PATIENCE, PurgeJournal};
 use crate::cache::slow_disk::SlowDisk;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
@@ -67,6 +71,7 @@ pub struct Cache {
     pub(crate) store: Store,
     pub(crate) disk_pace: DiskPace,
     pub(crate) slow_disk: SlowDisk,
+    purge_journal: PurgeJournal,
     figures: AllCacheStats,
     /// The names of cookies that sites have set, and their file.
     cookies: AllCookies,
@@ -101,6 +106,33 @@ impl Cache {
     /// Whether other threads than the serving ones have to use the disk.
     pub(crate) fn has_slow_disk(&self) -> bool {
         self.disk_pace.is_slow(now()) || self.slow_disk.is_stuck()
+    }
+
+    /// Runs a function that reads or writes a page on another thread. None if that takes too long:
+    /// then it ends without the caller.
+    pub(crate) async fn run_elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.has_slow_disk() {
+            true => self.slow_disk.run(work).await,
+            false => self.slow_disk.run_large(work).await,
+        }
+    }
+
+    /// Drops an outdated page, so that no later request gets it.
+    pub(crate) fn drop_page(self: &Arc<Cache>, key: &Key, page: &Arc<Object>) {
+        if !self.has_slow_disk() {
+            return self.disk_pace.measure(|| self.store.drop_page(key, page), now);
+        }
+        self.store.drop_from_memory(key, page);
+        let (cache, key, dropped) = (self.clone(), key.clone(), page.clone());
+        if !self.slow_disk.try_start(move || cache.store.drop_page(&key, &dropped)) {
+            // Its file stays until the disk responds: a purge keeps it from being served.
+            let (host, target) = (page.subject.host.to_string(), page.subject.target.to_string());
+            let url = Purge::Url { host, target };
+            self.store.purge(&page.subject.site, &url, PurgeMode::Hard);
+        }
     }
 
     /// Opens the cache of a configuration, for a front with this number of threads and of file
@@ -150,6 +182,7 @@ impl Cache {
             store,
             disk_pace: DiskPace::default(),
             slow_disk: SlowDisk::default(),
+            purge_journal: PurgeJournal::default(),
             figures: AllCacheStats::default(),
             cookies: read_cookies(config),
             dir: config.cache_dir.clone(),
@@ -177,6 +210,7 @@ impl Cache {
             if let Ok(Err(error)) = swept {
                 tracing::warn!("a part of cache_dir cannot be swept: {error}");
             }
+            self.note_recorded();
             let failed = self.store.stats().failed;
             if failed > told {
                 let times = failed - told;
@@ -221,17 +255,23 @@ impl Cache {
 
     /// Merges the names that the previous process has learned in the meantime.
     fn take_over_cookies(&self) {
-        if let Some(dir) = &self.dir {
-            if let Err(error) = self.cookies.read(dir) {
-                log_unread_cookies(&error);
-            }
-            self.write_cookies(dir);
+        if let Some(dir) = &self.dir
+            && let Err(error) = self.cookies.read(dir)
+        {
+            log_unread_cookies(&error);
+        }
+        if self.cookies.want_writer() {
+            self.write_cookies();
         }
     }
 
-    fn write_cookies(&self, dir: &Path) {
-        if let Err(error) = self.cookies.write(dir) {
-            tracing::warn!("the names of cookies cannot be written to cache_dir: {error}");
+    /// Writes the names of cookies, until none are new.
+    fn write_cookies(&self) {
+        while self.cookies.writer_continues() {
+            let written = self.dir.as_deref().map_or(Ok(()), |dir| self.cookies.write(dir));
+            if let Err(error) = written {
+                tracing::warn!("the names of cookies cannot be written to cache_dir: {error}");
+            }
         }
     }
 
@@ -262,13 +302,9 @@ impl Cache {
             );
             self.supervisor.report(&report(None));
         }
-        if self.store.has_disk() {
+        if self.store.has_disk() && self.cookies.want_writer() {
             let cache = self.clone();
-            tokio::task::spawn_blocking(move || {
-                if let Some(dir) = &cache.dir {
-                    cache.write_cookies(dir);
-                }
-            });
+            tokio::task::spawn_blocking(move || cache.write_cookies());
         }
     }
 
@@ -285,6 +321,7 @@ impl Cache {
             if let Err(error) = cache.store.leave_folder() {
                 tracing::warn!("cache_dir cannot be written: {error}");
             }
+            cache.note_recorded();
         });
     }
 
@@ -300,12 +337,12 @@ impl Cache {
         changed.map(str::to_owned).collect()
     }
 
-    /// Drops all pages of sites, once no request is served by a former configuration.
-    pub fn drop_sites(&self, sites: &BTreeSet<String>) {
-        for site in sites {
-            if let Err(error) = self.store.purge(site, &Purge::All, PurgeMode::Hard) {
-                tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
-            }
+    /// Drops all pages of sites, once no request is served by a former configuration. Waits until
+    /// that is recorded, but not for long.
+    pub async fn drop_sites(&self, sites: &BTreeSet<String>) {
+        let purge = |site: &String| self.store.purge(site, &Purge::All, PurgeMode::Hard);
+        if let Some(number) = sites.iter().filter_map(purge).max() {
+            self.purge_journal.record(number).written(PATIENCE).await;
         }
     }
 
@@ -419,4 +456,84 @@ impl SiteCache {
 
 pub(crate) fn whole(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use bytes::Bytes;
+    use maitred_os::channel::Channel;
+    use maitred_pagecache::freshness::Lifetimes;
+    use maitred_pagecache::stored::Stored;
+    use maitred_pagecache::vary::Vary;
+    use maitred_pagestore::{Lookup, Subject};
+
+    use super::*;
+
+    fn opened(dir: Option<&Path>) -> Arc<Cache> {
+        let (_end, ours) = Channel::pair().unwrap();
+        let cache_dir = dir.map(Path::to_owned);
+        let config = Config {
+            cache_dir,
+            cache_memory: 1 << 20,
+            cache_max_size: 1 << 20,
+            ..Config::default()
+        };
+        Arc::new(Cache::open(&config, 1, 0, Arc::new(Supervisor::new(ours))).unwrap())
+    }
+
+    /// A use of the disk that does not end before the sender is dropped.
+    fn hanging() -> (mpsc::Sender<()>, impl Fn() + Clone + Send + 'static) {
+        let (release, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(Mutex::new(stuck));
+        (release, move || _ = stuck.lock().map(|one| one.recv()))
+    }
+
+    fn page() -> Object {
+        let subject = Subject { site: "site".into(), host: "a.example".into(), target: "/".into() };
+        let stored = Stored {
+            status: 200,
+            lines: Bytes::new(),
+            came: 1,
+            initial_age: 0,
+            lifetimes: Lifetimes { fresh: 60, ..Lifetimes::default() },
+            no_cache: false,
+            must_revalidate: false,
+            for_authorized: false,
+            has_validator: false,
+            tags: Box::default(),
+            stamp: 0,
+        };
+        Object::new(subject, stored, Bytes::from_static(b"page"))
+    }
+
+    #[tokio::test]
+    async fn no_page_of_any_size_waits_long_for_a_disk_that_is_known_to_hang() {
+        let cache = opened(None);
+        let (release, hang) = hanging();
+        assert!(!cache.has_slow_disk());
+        assert!(cache.slow_disk.run(hang.clone()).await.is_none());
+        assert!(cache.has_slow_disk());
+        let large = tokio::time::timeout(SWEEP / 3, cache.run_elsewhere(hang)).await;
+        assert!(large.is_ok_and(|stored| stored.is_none()));
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn a_page_whose_file_a_hanging_disk_does_not_remove_is_served_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = opened(Some(dir.path()));
+        let key = Key::of(b"key".to_vec()).unwrap();
+        let fields = || std::iter::empty::<(&[u8], &[u8])>();
+        let stored = cache.store.insert(&key, &Vary::default(), fields(), page(), now()).unwrap();
+        let load = || cache.store.load(&key, fields(), now(), u64::MAX);
+        assert!(matches!(load(), Lookup::Page { .. }));
+        let (release, hang) = hanging();
+        assert!(cache.slow_disk.run(hang.clone()).await.is_none());
+        while cache.slow_disk.try_start(hang.clone()) {}
+        cache.drop_page(&key, &stored);
+        assert!(matches!(load(), Lookup::Miss { .. }));
+        drop(release);
+    }
 }

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::FromFront;
@@ -17,11 +16,10 @@ use tokio::sync::oneshot;
 
 use crate::cache::Cache;
 use crate::cache::key_host::key_host;
+use crate::cache::purge_acks::PurgeAcks;
+use crate::cache::purge_journal::PurgeRecord;
 use crate::http::hosts::Hosts;
 use crate::runtime::supervisor_channel::Supervisor;
-
-/// Longest time that a response waits for other fronts to drop the pages that it invalidates.
-const OTHERS_ANSWER: Duration = Duration::from_secs(5);
 
 /// Most purges that a reply lists.
 const MAX_TOLD: usize = 20;
@@ -343,43 +341,13 @@ fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     pieces
 }
 
-/// A purge that was sent to other fronts.
+/// What a command of the supervisor has done.
 #[derive(Debug, Default)]
-pub struct PurgeAcks {
-    awaited: Vec<oneshot::Receiver<Option<String>>>,
-    /// Part of it could not be sent.
-    is_unsent: bool,
-}
-
-impl PurgeAcks {
-    /// Both of two purges.
-    pub(super) fn both(mut self, other: PurgeAcks) -> PurgeAcks {
-        self.awaited.extend(other.awaited);
-        self.is_unsent |= other.is_unsent;
-        self
-    }
-
-    /// Waits until all of them have acknowledged it. Returns why other nodes may still serve the
-    /// pages, in one clause, if they may.
-    pub async fn done(self) -> Option<String> {
-        let all = async {
-            let mut complaint =
-                self.is_unsent.then(|| "not sent to other fronts and nodes".to_owned());
-            for one in self.awaited {
-                // The sender is dropped with the server.
-                complaint = complaint.or(one.await.unwrap_or_default());
-            }
-            complaint
-        };
-        tokio::time::timeout(OTHERS_ANSWER, all).await.unwrap_or_else(|_| {
-            let limit = OTHERS_ANSWER.as_secs();
-            tracing::error!(
-                "another front has not confirmed within {limit} s that it has dropped the pages \
-                 that were purged here; its clients may get them until it exits"
-            );
-            Some("not confirmed by another front".to_owned())
-        })
-    }
+pub struct OrderedPurge {
+    /// A description of the dropped pages.
+    pub said: Vec<String>,
+    /// Its record, if there is one.
+    pub record: Option<PurgeRecord>,
 }
 
 impl Cache {
@@ -403,46 +371,42 @@ impl Cache {
         dropped: &[DroppedPages],
         cause: PurgeCause,
     ) -> Option<PurgeAcks> {
-        for one in dropped {
-            self.purge_here(one);
-        }
-        self.others.notify(dropped, cause)
+        let recorded = self.purge_here(dropped).map(PurgeAcks::of);
+        let acks = self.others.notify(dropped, cause);
+        [recorded, acks].into_iter().flatten().reduce(PurgeAcks::both)
     }
 
-    pub(super) fn purge_here(&self, dropped: &DroppedPages) {
-        let DroppedPages { site, purge, how } = dropped;
-        self.changed.notify_one();
-        self.figures.purged(site);
-        if let Err(error) = self.store.purge(site, purge, *how) {
-            tracing::error!(
-                "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
-                 {error}; no page there is used after a restart"
-            );
-        }
+    pub(super) fn purge_here(&self, dropped: &[DroppedPages]) -> Option<PurgeRecord> {
+        let purge = |dropped: &DroppedPages| {
+            let DroppedPages { site, purge, how } = dropped;
+            self.changed.notify_one();
+            self.figures.purged(site);
+            self.store.purge(site, purge, *how)
+        };
+        let number = dropped.iter().filter_map(purge).max()?;
+        Some(self.purge_journal.record(number))
     }
 
-    /// Carries out a command of the supervisor. Returns a description of the dropped pages.
+    /// Carries out a command of the supervisor.
     ///
     /// # Errors
     /// One sentence that says why nothing was dropped.
-    pub fn obey(&self, order: &PurgeOrder) -> Result<Vec<String>, String> {
+    pub fn obey(&self, order: &PurgeOrder) -> Result<OrderedPurge, String> {
         let dropped = match order {
             PurgeOrder::Company(any) => {
                 self.others.set(*any);
-                return Ok(Vec::new());
+                return Ok(OrderedPurge::default());
             }
             PurgeOrder::Dropped(dropped) => dropped,
             PurgeOrder::Asked(asked) => &self.known.load().resolve(asked)?,
             PurgeOrder::OfNode(asked) => &self.known.load().resolve_known(asked),
         };
-        for one in dropped {
-            self.purge_here(one);
-        }
+        let record = self.purge_here(dropped);
         let mut said: Vec<String> = dropped.iter().take(MAX_TOLD).map(words).collect();
         if dropped.len() > MAX_TOLD {
             said.push(format!("{} more", dropped.len() - MAX_TOLD));
         }
-        Ok(said)
+        Ok(OrderedPurge { said, record })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Use of a slow disk by other threads than the serving ones: by few at a time, and no request
 //! waits long for one.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
+
+use crate::cache::running_uses::RunningUses;
 
 /// Most threads that use it at a time. A disk that does not respond would hold all threads that
 /// read bodies and check passwords.
@@ -15,46 +17,34 @@ const THREADS: usize = 16;
 /// Longest wait of a request for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Most threads that read and write large pages at a time, on a disk that is not known to be slow:
+/// a quarter of all that block.
+const LARGE_THREADS: usize = 128;
+
+/// Longest wait of a request for a large page, which takes long on a fast disk, too.
+const LARGE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// The turns of a slow disk.
 #[derive(Debug)]
 pub struct SlowDisk {
-    turns: Arc<Semaphore>,
-    running: Arc<Mutex<RunningUses>>,
+    turns: DiskTurns,
+    large: DiskTurns,
 }
 
-/// The uses that run, the oldest first.
-#[derive(Debug, Default)]
-struct RunningUses {
-    next: u64,
-    begun: BTreeMap<u64, Instant>,
-}
-
-/// One of them, until it ends.
-struct RunningUse {
-    number: u64,
-    all: Arc<Mutex<RunningUses>>,
-}
-
-impl RunningUse {
-    fn begin(all: &Arc<Mutex<RunningUses>>) -> RunningUse {
-        let mut running = all.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = running.next;
-        running.next += 1;
-        running.begun.insert(number, Instant::now());
-        RunningUse { number, all: Arc::clone(all) }
-    }
-}
-
-impl Drop for RunningUse {
-    fn drop(&mut self) {
-        let mut running = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        running.begun.remove(&self.number);
-    }
+/// A limited number of uses at a time.
+#[derive(Debug)]
+struct DiskTurns {
+    free: Arc<Semaphore>,
+    running: RunningUses,
+    patience: Duration,
 }
 
 impl Default for SlowDisk {
     fn default() -> SlowDisk {
-        SlowDisk { turns: Arc::new(Semaphore::new(THREADS)), running: Arc::default() }
+        SlowDisk {
+            turns: DiskTurns::new(THREADS, PATIENCE),
+            large: DiskTurns::new(LARGE_THREADS, LARGE_PATIENCE),
+        }
     }
 }
 
@@ -65,29 +55,59 @@ impl SlowDisk {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let turn = self.turns.clone().try_acquire_owned().ok()?;
-        let running = RunningUse::begin(&self.running);
-        let working = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop((running, turn));
-            done
-        });
-        timeout(PATIENCE, working).await.ok()?.ok()
+        self.turns.run(work).await
+    }
+
+    /// The same for a large page, as long as the disk is not known to be slow.
+    pub async fn run_large<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.large.run(work).await
+    }
+
+    /// Starts a function that uses the disk. False if all turns are taken.
+    pub fn try_start(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        self.turns.start(work).is_some()
     }
 
     /// Whether one of them does not end: the disk is slow, whatever was measured before.
     pub fn is_stuck(&self) -> bool {
-        if self.turns.available_permits() == THREADS {
-            return false;
-        }
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.begun.values().next().is_some_and(|begun| begun.elapsed() >= PATIENCE)
+        self.turns.is_stuck() || self.large.is_stuck()
+    }
+}
+
+impl DiskTurns {
+    fn new(threads: usize, patience: Duration) -> DiskTurns {
+        let free = Arc::new(Semaphore::new(threads));
+        DiskTurns { free, running: RunningUses::default(), patience }
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        timeout(self.patience, self.start(work)?).await.ok()?.ok()
+    }
+
+    fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<JoinHandle<T>> {
+        let turn = self.free.clone().try_acquire_owned().ok()?;
+        let running = self.running.begin();
+        Some(spawn_blocking(move || {
+            let done = work();
+            drop((running, turn));
+            done
+        }))
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.running.has_older(self.patience)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
 
@@ -102,16 +122,17 @@ mod tests {
             tokio::spawn(async move { disk.run(work).await })
         });
         let waiting: Vec<_> = waiting.collect();
-        while disk.turns.available_permits() > 0 {
+        while disk.turns.free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         assert_eq!(disk.run(|| 7).await, None, "all turns are taken");
+        assert!(!disk.try_start(|| ()));
         for one in waiting {
             assert!(one.await.expect("it ends").is_none(), "the disk does not respond");
         }
         assert!(disk.is_stuck());
         drop(release);
-        while disk.turns.available_permits() < THREADS {
+        while disk.turns.free.available_permits() < THREADS {
             tokio::task::yield_now().await;
         }
         assert!(!disk.is_stuck());

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::admin::{busy_routes, node_load, readiness};
+use crate::cache::purge::OrderedPurge;
 use crate::logging::access_log::AccessLog;
 use crate::net::readable::readable;
 use crate::net::tls::Tls;
@@ -37,6 +38,10 @@ const ORDERS_AHEAD: usize = 64;
 /// Pause before a worker that cannot be watched is replaced, and a generation that cannot be opened
 /// is retried: the cause may be gone then, and workers must not be forked without a pause.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Longest wait until a purge that the supervisor orders is recorded: as long as it waits for the
+/// report.
+const PURGE_RECORDED: Duration = Duration::from_secs(10);
 
 /// A command for one thread.
 pub enum ThreadOrder {
@@ -444,12 +449,26 @@ impl CommandReceiver {
     }
 
     fn purge(&self, order: &purge::PurgeOrder, mark: u64) {
-        let outcome = match &self.shared.cache {
+        let done = match &self.shared.cache {
             Some(cache) => cache.obey(order),
             None => Err("there is no page cache".to_owned()),
         };
+        let (outcome, record) = match done {
+            Ok(OrderedPurge { said, record }) => (Ok(said), record),
+            Err(why) => (Err(why), None),
+        };
         let report = FromFront::Purged { mark, outcome };
-        self.shared.supervisor.report(&report);
+        let supervisor = self.shared.supervisor.clone();
+        let Some(record) = record else {
+            supervisor.report(&report);
+            return;
+        };
+        tokio::spawn(async move {
+            // Until then, the supervisor has the next front carry it out if this one ends.
+            if record.written(PURGE_RECORDED).await {
+                supervisor.report(&report);
+            }
+        });
     }
 
     async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
@@ -504,7 +523,7 @@ impl CommandReceiver {
                     let _ = is_done.await;
                 }
                 if let Some((cache, changed)) = cache.zip(changed) {
-                    cache.drop_sites(&changed);
+                    cache.drop_sites(&changed).await;
                 }
             }
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,

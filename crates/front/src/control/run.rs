@@ -345,6 +345,7 @@ fn serve_thread(
             tokio::spawn(history::keep(shared.clone()));
             if let Some(cache) = &shared.cache {
                 cache.await_folder();
+                cache.record_purges();
                 tokio::spawn(cache.clone().sweep());
                 tokio::spawn(cache.clone().hear(first.worker_calls));
             }

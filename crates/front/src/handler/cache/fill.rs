@@ -24,14 +24,13 @@ use maitred_pagestore::{Body, Object, PageKeys, Subject};
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
 use crate::cache::invalidation::Invalidated;
-use crate::cache::purge::PurgeAcks;
+use crate::cache::purge_acks::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::add_vary;
 use crate::handler::cache::detached_client::WantedFlag;
 use crate::handler::cache::fill_body::FillBody;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 use crate::http::headers::Header;
 
@@ -81,8 +80,8 @@ pub struct Fill<'a> {
     pub(crate) counts: bool,
     /// The cached page after a 304.
     merged: Option<(Stored, Body)>,
-    /// Waits for other fronts to drop the pages that the response invalidates.
-    elsewhere: Option<PurgeAcks>,
+    /// Waits until the purge of the pages that the response invalidates is done.
+    purged: Option<PurgeAcks>,
 }
 
 impl<'a> Fill<'a> {
@@ -115,7 +114,7 @@ impl<'a> Fill<'a> {
             promised: None,
             counts: false,
             merged: None,
-            elsewhere: None,
+            purged: None,
         }
     }
 
@@ -313,12 +312,7 @@ impl<'a> Fill<'a> {
     fn drop_stale(&mut self, why: NotStored) {
         let is_of_request = self.plan.store.is_err() || why.is_of_request();
         if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
-            let (cache, key, page) = (self.cache.clone(), key.clone(), page.clone());
-            if !cache.has_slow_disk() {
-                let pace = &self.cache.disk_pace;
-                return pace.measure(|| cache.store.drop_page(&key, &page), now);
-            }
-            tokio::task::spawn_blocking(move || cache.store.drop_page(&key, &page));
+            self.cache.drop_page(key, page);
         }
     }
 
@@ -349,13 +343,13 @@ impl<'a> Fill<'a> {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             pages.named.extend(asked.into_iter().map(of_site));
         }
-        self.elsewhere = self.cache.invalidate(&pages);
+        self.purged = self.cache.invalidate(&pages);
     }
 
-    /// Returns when other fronts have dropped the pages that the response invalidates as well, and
-    /// another thread has stored a large page.
+    /// Returns when the purge of the pages that the response invalidates is recorded, other fronts
+    /// have dropped them as well, and another thread has stored a large page.
     pub async fn settle(&mut self) {
-        if self.unwritten.is_some() || self.elsewhere.is_some() {
+        if self.unwritten.is_some() || self.purged.is_some() {
             Box::pin(self.settle_all()).await;
         }
     }
@@ -364,21 +358,18 @@ impl<'a> Fill<'a> {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
-            let is_slow = is_small && cache.has_slow_disk();
             let keep = move || {
                 let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
                 if is_small { cache.disk_pace.measure(keep, now) } else { keep() }
             };
-            let stored = match is_slow {
-                true => self.cache.slow_disk.run(keep).await.unwrap_or(Err(NotStored::SlowDisk)),
-                false => blocking(|| Ok(keep())).await.unwrap_or(Err(NotStored::Fault)),
-            };
+            // The end of the response waits for it.
+            let stored = self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk));
             self.note_outcome(stored.map(drop));
         }
-        if let Some(elsewhere) = self.elsewhere.take() {
-            elsewhere.done().await;
+        if let Some(acks) = self.purged.take() {
+            acks.done().await;
         }
     }
 

@@ -26,7 +26,6 @@ use crate::handler::cache::fill::Fill;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
 use crate::handler::context::{RequestContext, RequestCx, RequestTarget};
 use crate::handler::respond::TextResponse;
-use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 
 /// The status of a client that has closed the connection, as nginx logs it.
@@ -77,7 +76,7 @@ pub async fn lookup<'a, C: HttpClient>(
         }
         // Before the lookup: a page that is purged from now on must not come back by a 304.
         fill.take_stamp();
-        let found = find(cache, &primary, context.head).await?;
+        let found = find(cache, &primary, context.head).await;
         let key = match judge_found(&asked, found, &mut plan, &mut fill) {
             Judgement::Fresh(key, page, how) => {
                 // One in a few is counted, for all of them: threads share the counter.
@@ -234,7 +233,7 @@ fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// Looks a page up in memory, then on disk.
-async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Lookup> {
+async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> pagestore::Lookup {
     let store = &cache.store;
     let found = match store.lookup(primary, head.headers()) {
         missed @ pagestore::Lookup::Miss { .. } if store.has_disk() => {
@@ -246,19 +245,16 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
                 cache.disk_pace.measure(load, now)
             }
         }
-        looked => return Ok(looked),
+        looked => return looked,
     };
     let pagestore::Lookup::Large { key, has_variants } = found else {
-        return Ok(found);
+        return found;
     };
     // The thread serves other requests while the disk is read.
     let (reader, large) = (cache.clone(), key.clone());
     let load = move || reader.store.load_large(large, has_variants, now());
-    if !cache.has_slow_disk() {
-        return blocking(|| Ok(load())).await;
-    }
-    let read = cache.slow_disk.run(load).await;
-    Ok(read.unwrap_or(pagestore::Lookup::Miss { key, has_variants }))
+    let read = cache.run_elsewhere(load).await;
+    read.unwrap_or(pagestore::Lookup::Miss { key, has_variants })
 }
 
 /// The same for a slow disk. None if that would take too long.
