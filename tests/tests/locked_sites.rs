@@ -2,6 +2,7 @@
 //! name in there would stop with all its sites.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use maitred_tests::Target;
@@ -20,6 +21,11 @@ struct Locked {
     root: TempDir,
 }
 
+fn setup_of(root: &Path, lines: &str) -> Setup {
+    let setup = Setup::new(root).workers(1).top("front_threads = 1");
+    setup.site(&other(root, lines))
+}
+
 impl Locked {
     /// A server whose second site has these lines; none without FUSE.
     fn start(lines: &str, prepare: impl FnOnce(&Path)) -> Option<Locked> {
@@ -29,9 +35,13 @@ impl Locked {
         };
         let root = tenants_root();
         prepare(root.path());
-        let setup = Setup::new(root.path()).workers(1).top("front_threads = 1");
-        let server = setup.site(&other(root.path(), lines)).start();
+        let server = setup_of(root.path(), lines).start();
         Some(Locked { files, held: None, server, root })
+    }
+
+    /// The same server with these lines.
+    fn setup(&self, lines: &str) -> Setup {
+        setup_of(self.root.path(), lines)
     }
 
     fn hold(&mut self) {
@@ -166,5 +176,34 @@ fn users_in_a_locked_folder_delay_no_users_of_other_sites() {
     }
     // What was read a second ago is not asked again.
     assert!(matches!(response(&mut sent).status, 200 | 500));
+    locked.release();
+}
+
+#[test]
+fn the_socket_of_a_server_in_a_locked_folder_delays_no_other_site() {
+    let socket = |root: &Path| root.join("locked/app.sock");
+    let prepare = |root: &Path| drop(UnixListener::bind(socket(root)).expect("a socket"));
+    let folder = tempfile::tempdir().expect("a folder");
+    write_file(folder.path(), "a.php", b"");
+    give_to_web_user(folder.path());
+    let Some(mut locked) = Locked::start("", prepare) else { return };
+    let more = format!(
+        "[[sites]]\nhosts = [\"third\"]\nroot = {:?}\nupstream = \"unix:{}\"\n",
+        folder.path(),
+        socket(locked.root.path()).display()
+    );
+    locked.server.configure(&locked.setup(&more));
+    locked.server.reload();
+    let ask = Request::new("GET", "/a.php").header("Host", "third");
+    assert_eq!(http::ask(locked.server.address(), &ask).status, 502, "nothing listens");
+    let away = locked.root.path().join("locked/away");
+    fs::rename(socket(locked.root.path()), away).expect("a socket is renamed");
+    locked.hold();
+    let mut sent = Connection::open(locked.server.address());
+    sent.send(&ask.to_bytes()).expect("the server takes a request");
+    for _ in 0..20 {
+        assert_eq!(http::get(locked.server.address(), "/pid.php").status, 200);
+    }
+    assert!(matches!(response(&mut sent).status, 502..=504));
     locked.release();
 }

@@ -4,19 +4,24 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use maitred_os::sockets::unix::refuse_descriptors;
-use maitred_os::walk::{self, OpenedPath, Rule};
+use maitred_os::walk::{self, OpenedPath, Rule, Stopped};
+use rustix::fs::AtFlags;
 use tokio::net::UnixSocket;
 
 use crate::backend::fastcgi_upstream::ByteStream;
 use crate::net::descriptor_guard::WaryStream;
+use crate::runtime::cached_names;
 use crate::runtime::file_identity::Identity;
+use crate::runtime::lookup_turns::{AllTurns, Deadline};
 
 /// The time for which a socket is used without another check of its path.
 const CACHED_FOR: Duration = Duration::from_secs(1);
@@ -35,9 +40,13 @@ struct CachedSocket {
     since: Instant,
 }
 
-/// The file with this name; a symlink is not followed.
-fn identity(path: &Path) -> Option<Identity> {
-    let stat = rustix::fs::lstat(path).ok()?;
+/// Who looks up paths of sockets, by path: one may be in a folder of a tenant.
+static TURNS: LazyLock<AllTurns> = LazyLock::new(AllTurns::default);
+
+/// The file with this name, if the kernel has cached that; a symlink is not followed.
+fn cached_identity(path: &Path) -> Option<Identity> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let stat = cached_names::stat(&path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some(Identity::of(&stat))
 }
 
@@ -55,23 +64,35 @@ pub async fn connect(path: &Path) -> io::Result<Box<dyn ByteStream>> {
             return connected;
         }
     }
-    connect_to(&*look(path)?).await
+    connect_to(&*look(path).await?).await
 }
 
 /// The socket of the last check, if that is recent.
 fn cached(path: &Path) -> Option<Arc<OpenedPath>> {
     SOCKETS.with_borrow(|sockets| {
         let cached = sockets.get(path)?;
-        let is_good = cached.since.elapsed() < CACHED_FOR && identity(path) == Some(cached.name);
+        let is_good =
+            cached.since.elapsed() < CACHED_FOR && cached_identity(path) == Some(cached.name);
         is_good.then(|| Arc::clone(&cached.place))
     })
 }
 
+/// A path that was checked.
+struct LookedAt {
+    name: Option<Identity>,
+    walked: Result<OpenedPath, Stopped>,
+}
+
 /// Checks the path, and caches its socket.
-fn look(path: &Path) -> io::Result<Arc<OpenedPath>> {
-    // Before the check: a name that changes meanwhile has another identity later.
-    let name = identity(path);
-    let walked = walk::look(path, Rule::of_reader());
+async fn look(path: &Path) -> io::Result<Arc<OpenedPath>> {
+    let own = path.to_path_buf();
+    let turns = TURNS.of(&path.to_string_lossy());
+    let looked = turns.look_up(Deadline::start(), move || {
+        // Before the check: a name that changes meanwhile has another identity later.
+        let name = rustix::fs::lstat(&own).ok().map(|stat| Identity::of(&stat));
+        LookedAt { name, walked: walk::look(&own, Rule::of_reader()) }
+    });
+    let LookedAt { name, walked } = looked.await.ok_or(io::ErrorKind::TimedOut)?;
     SOCKETS.with_borrow_mut(|sockets| {
         // Closes the descriptors of sockets that may be gone.
         sockets.retain(|other, cached| other != path && cached.since.elapsed() < CACHED_FOR);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use maitred_htaccess::conf::core::ErrorDocument;
 use maitred_htaccess::process::{Decision as Verdict, Outcome, Processor};
@@ -22,7 +23,7 @@ use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
 use crate::site::directory_confs::SiteWorld;
-use crate::site::resolver::{Refused, Resolver, Route};
+use crate::site::resolver::{Refused, Resolver, RootVersion, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
 /// Most pages of errors, one for the error of another, for a request (`LimitInternalRecursion`).
@@ -49,9 +50,9 @@ pub async fn route<'r>(
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.
     let is_hidden = path.is_hidden();
     let key = htaccess_cache::key_of(context);
-    if let Some(round) = cached_round(context, &key) {
+    if let Some((round, root)) = cached_round(context, &key) {
         let (client, last) = htaccess_cache::restored(context, &round);
-        return Evaluated::new(client, is_hidden).decide(context, thread, last).await;
+        return Evaluated::new(client, root, is_hidden).decide(context, thread, last).await;
     }
     let mut looked = match look(context, path).await {
         Ok(looked) => looked,
@@ -70,10 +71,11 @@ pub async fn route<'r>(
     let (client, log) = client_of(context, looked.document_root);
     let client = Arc::new(client);
     let mut request = request_of(context, path, &log);
-    let (mut verdict, paths) = match evaluate(context, &client, &request).await {
-        Ok(evaluated) => evaluated,
-        Err(response) => return response.into(),
-    };
+    let Evaluation { mut verdict, paths, mut root } =
+        match evaluate(context, &client, &request).await {
+            Ok(evaluated) => evaluated,
+            Err(response) => return response.into(),
+        };
     let mut unsaved = htaccess_cache::unsaved(context, key, &log, paths);
     while verdict.outcome == Outcome::NeedsUser
         && verdict.request.known_user().is_none()
@@ -85,23 +87,25 @@ pub async fn route<'r>(
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        verdict = match evaluate(context, &client, &request).await {
-            Ok((verdict, _)) => verdict,
+        let again = match evaluate(context, &client, &request).await {
+            Ok(again) => again,
             Err(response) => return response.into(),
         };
+        (verdict, root) = (again.verdict, again.root);
     }
     log_mistake(context, thread, &verdict.outcome);
-    if let Err(refused) = context.site.check_root().await {
+    if let Err(refused) = context.site.check_root(root).await {
         return refusal::of_path(&refused).into();
     }
-    let found = Evaluated { unsaved, ..Evaluated::new(client, is_hidden) };
+    let found = Evaluated { unsaved, ..Evaluated::new(client, root, is_hidden) };
     found.decide(context, thread, FinalRound::of(verdict)).await
 }
 
 /// The last round of the cached decision on a request.
-fn cached_round(context: &RequestContext<'_>, key: &[u8]) -> Option<CachedRound> {
-    let cached = context.site.with_cached_htaccess(|world, _| {
-        world.cached_verdict(key, context.head).and_then(|cached| cached.round)
+fn cached_round(context: &RequestContext<'_>, key: &[u8]) -> Option<(CachedRound, RootVersion)> {
+    let cached = context.site.with_cached_htaccess(|world, resolver| {
+        let round = world.cached_verdict(key, context.head)?.round?;
+        Some((round, RootVersion::of(resolver)))
     });
     cached.ok().flatten().flatten()
 }
@@ -111,6 +115,7 @@ async fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Look
         let has_files = world.has_files(path.as_bytes());
         Looked {
             document_root: resolver.real_root().to_vec(),
+            root: RootVersion::of(resolver),
             has_files,
             paths: (!has_files).then(|| world.watched(path.as_bytes())),
         }
@@ -123,7 +128,7 @@ async fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looke
     let site = context.site;
     let route = site.look_up(|| site.resolve(&context.path, context.query())).await;
     let route = route.unwrap_or_else(Route::Refused);
-    if site.check_root().await.is_err() {
+    if site.check_root(looked.root).await.is_err() {
         return Unruled::OtherRoot;
     }
     let (saved, decision) = match route {
@@ -181,7 +186,7 @@ fn apply(
     if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
         context.max_body_size = context.max_body_size.min(limit);
     }
-    let directives = Arc::new(Directives { request, client, site: Arc::clone(context.site) });
+    let directives = Arc::new(Directives::new(request, client, Arc::clone(context.site)));
     context.directives = Some(Arc::clone(&directives));
     directives
 }
@@ -190,6 +195,7 @@ fn apply(
 #[derive(Default)]
 struct Looked {
     document_root: Vec<u8>,
+    root: RootVersion,
     /// Whether a directory of the path has a `.htaccess` file.
     has_files: bool,
     /// What the decision depends on, where no directory has one.
@@ -198,6 +204,7 @@ struct Looked {
 
 struct Evaluated {
     client: Arc<Client>,
+    root: RootVersion,
     is_hidden: bool,
     /// The decision, if it may be cached.
     unsaved: Option<Unsaved>,
@@ -218,8 +225,8 @@ impl FinalRound {
 }
 
 impl Evaluated {
-    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated {
-        Evaluated { client, is_hidden, unsaved: None }
+    fn new(client: Arc<Client>, root: RootVersion, is_hidden: bool) -> Evaluated {
+        Evaluated { client, root, is_hidden, unsaved: None }
     }
 
     async fn decide<'r>(
@@ -258,7 +265,7 @@ impl Evaluated {
         verdict: FinalRound,
     ) -> Result<Decision<'r>, Failed> {
         let FinalRound { request, outcome } = verdict;
-        let (client, unsaved) = (self.client, self.unsaved);
+        let Evaluated { client, root: version, unsaved, .. } = self;
         let root = client.document_root.len();
         let directives = apply(context, &client, &request);
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
@@ -281,7 +288,7 @@ impl Evaluated {
             Outcome::File => match resolve(context, name).await {
                 Route::File(entry) => {
                     // The search for the file may have found another root than the evaluation.
-                    if unsaved.is_some() && context.site.check_root().await.is_err() {
+                    if context.site.check_root(version).await.is_err() {
                         return failed(503);
                     }
                     let saved = Saved::File(Arc::downgrade(&entry));
@@ -295,6 +302,7 @@ impl Evaluated {
             },
             Outcome::Script => {
                 let script = context.site.evaluate(|_, resolver: &Resolver| {
+                    version.check(resolver)?;
                     resolver.script_at(name, &request.path_info)
                 });
                 match script.await {
@@ -315,11 +323,12 @@ impl Evaluated {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
                 match htaccess_listing::page(context, &client, &request, &path).await {
-                    Some(page) => {
+                    Ok(Some(page)) => {
                         follow(context, &request);
                         Ok(TextResponse::page(&[HTML], page).into())
                     }
-                    None => failed(403),
+                    Ok(None) => failed(403),
+                    Err(refused) => failed(refused.status),
                 }
             }
         }
@@ -370,7 +379,9 @@ async fn error_page<'r>(
         matches!(verdict.outcome, Outcome::File | Outcome::Script | Outcome::Listing)
     };
     let sent = match evaluate_error(context, client, of).await {
-        Ok(Verdict { request, outcome: Outcome::Status(own) }) if request.status == 200 => {
+        Ok(Evaluation { verdict: Verdict { request, outcome: Outcome::Status(own) }, .. })
+            if request.status == 200 =>
+        {
             if let 300..400 = own {
                 return ErrorResponse::Sent(redirect(own, &request).into());
             }
@@ -378,8 +389,8 @@ async fn error_page<'r>(
             apply(context, client, &request);
             return ErrorResponse::Failed(Failed { status: own, request });
         }
-        Ok(verdict) if has_page(&verdict) => {
-            let found = Evaluated::new(Arc::clone(client), false);
+        Ok(Evaluation { verdict, root, .. }) if has_page(&verdict) => {
+            let found = Evaluated::new(Arc::clone(client), root, false);
             Box::pin(found.serve(context, FinalRound::of(verdict))).await.ok()
         }
         _ => None,
@@ -411,9 +422,10 @@ async fn depends_on_client(context: &RequestContext<'_>, directives: &Directives
     let remote = SocketAddr::from(([0, 0, 0, 0], 0));
     let addresses = client.addresses.of_another(remote);
     let client = Client { addresses, ..(**client).clone() };
-    let Ok((Verdict { request: other, outcome: Outcome::Script }, _)) =
-        evaluate(context, &client, &request).await
-    else {
+    let Ok(Evaluation { verdict, .. }) = evaluate(context, &client, &request).await else {
+        return true;
+    };
+    let Verdict { request: other, outcome: Outcome::Script } = verdict else {
         return true;
     };
     let is_same = own.filename == other.filename
@@ -537,12 +549,19 @@ async fn resolve(context: &RequestContext<'_>, name: &[u8]) -> Route {
     site.look_up(|| site.resolve(&path, None)).await.unwrap_or_else(Route::Refused)
 }
 
+/// What an evaluation has found.
+struct Evaluation {
+    verdict: Verdict,
+    paths: WatchedPaths,
+    root: RootVersion,
+}
+
 async fn evaluate(
     context: &RequestContext<'_>,
     client: &Client,
     request: &Request,
-) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    within(context, client, |processor| processor.decide(request.clone())).await
+) -> Result<Evaluation, TextResponse> {
+    within(context, client, &request.work, |processor| processor.decide(request.clone())).await
 }
 
 struct ErrorOf {
@@ -555,8 +574,9 @@ async fn evaluate_error(
     context: &RequestContext<'_>,
     client: &Client,
     of: ErrorOf,
-) -> Result<Verdict, TextResponse> {
-    let evaluated = within(context, client, |processor| {
+) -> Result<Evaluation, TextResponse> {
+    let work = Arc::clone(&of.request.work);
+    let evaluated = within(context, client, &work, |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
             // A page whose path cannot be decoded leaves the error as it is.
@@ -566,20 +586,25 @@ async fn evaluate_error(
             }
         }
     });
-    Ok(evaluated.await?.0)
+    evaluated.await
 }
 
+/// `spent` counts the work of the evaluation's request.
 async fn within(
     context: &RequestContext<'_>,
     client: &Client,
+    spent: &AtomicU32,
     mut work: impl FnMut(&Processor<'_>) -> Verdict,
-) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    let found = context.site.evaluate(|world: &SiteWorld<'_>, _: &Resolver| {
+) -> Result<Evaluation, TextResponse> {
+    let before = spent.load(Ordering::Relaxed);
+    let found = context.site.evaluate(|world: &SiteWorld<'_>, resolver: &Resolver| {
+        // What a lookup has ended does not count.
+        spent.store(before, Ordering::Relaxed);
         let verdict = work(&Processor::new(client, world));
-        (verdict, world.paths.take())
+        Evaluation { verdict, paths: world.paths.take(), root: RootVersion::of(resolver) }
     });
     match found.await {
-        Ok(Some(verdict)) => Ok(verdict),
+        Ok(Some(evaluation)) => Ok(evaluation),
         Ok(None) => Err(TextResponse::new(500, "")),
         Err(refused) => Err(refusal::of_path(&refused)),
     }

@@ -156,6 +156,7 @@ pub fn restored(context: &RequestContext<'_>, cached: &CachedRound) -> (Arc<Clie
     }
     let mut request = (**request).clone();
     request.headers_in = headers_of(context);
+    request.work = Arc::default();
     let own = client_of(context, client.document_root.clone()).0;
     (Arc::new(own), FinalRound { request: Arc::new(request), outcome: outcome.clone() })
 }

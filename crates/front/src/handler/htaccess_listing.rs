@@ -4,27 +4,32 @@ use std::sync::Arc;
 
 use maitred_htaccess::process::Processor;
 use maitred_htaccess::request::{Client, Request, World};
-use maitred_rules::path::CleanPath;
+use maitred_rules::path::{CleanPath, Refused};
 
 use crate::handler::context::RequestContext;
 use crate::site::listing::{self, Listing};
-use crate::site::lookups;
+use crate::site::name_lookups;
 
 /// Most evaluations of names for one listing, each as long as that of a request may be. Other
 /// requests have their turn between them.
 const MOST_TURNS: usize = 4;
 
 /// The page for the directory of a request; none if there is nothing to list.
+///
+/// # Errors
+/// When the directory takes too long to open or to read.
 pub async fn page(
     context: &RequestContext<'_>,
     client: &Client,
     request: &Arc<Request>,
     path: &CleanPath<'_>,
-) -> Option<String> {
+) -> Result<Option<String>, Refused> {
     let site = context.site;
     let index = Arc::clone(request);
     let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
-    let mut listing = listing::read(site, path, is_ignored).await?;
+    let Some(mut listing) = listing::read(site, path, is_ignored).await? else {
+        return Ok(None);
+    };
     for _ in 0..MOST_TURNS {
         let checked = site.look_up(|| check(context, client, request, &mut listing)).await;
         if checked.unwrap_or(true) {
@@ -33,7 +38,7 @@ pub async fn page(
         tokio::task::yield_now().await;
     }
     listing.cut();
-    listing::page(listing, path.as_bytes()).await
+    Ok(listing::page(listing, path.as_bytes()).await)
 }
 
 /// Looks names up as subrequests, as mod_autoindex does. Whether there are no more.
@@ -48,7 +53,7 @@ fn check(
         listing.check(|name| {
             let shows = !world.is_late() && processor.shows(name, request);
             // One that the time limit or a lookup has ended decides nothing.
-            let is_over = !lookups::is_pending() && (shows || !world.is_late());
+            let is_over = !name_lookups::is_pending() && (shows || !world.is_late());
             is_over.then_some(shows)
         })
     });

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::Mistake;
@@ -18,7 +18,7 @@ use crate::runtime::clock;
 use crate::site::Site;
 use crate::site::directory_confs::SiteWorld;
 use crate::site::evaluation_time::EvaluationTime;
-use crate::site::lookups;
+use crate::site::name_lookups::{self, DoneLookups};
 
 /// A header that outlives its request.
 pub type OwnedHeader = (Vec<u8>, Vec<u8>);
@@ -31,6 +31,8 @@ pub struct Directives {
     pub client: Arc<Client>,
     /// The site, for expressions that look at files.
     pub site: Arc<Site>,
+    /// The lookups of [`Directives::look_ahead`].
+    lookups: Mutex<DoneLookups>,
 }
 
 /// The directives about the headers of a response could not be evaluated, since they take too long.
@@ -66,6 +68,11 @@ impl fmt::Debug for Directives {
 }
 
 impl Directives {
+    /// The directives of a request, by its last round.
+    pub fn new(request: Arc<Request>, client: Arc<Client>, site: Arc<Site>) -> Directives {
+        Directives { request, client, site, lookups: Mutex::default() }
+    }
+
     /// Whether they change headers of responses.
     pub fn changes_headers(&self) -> bool {
         let request = &self.request;
@@ -132,7 +139,7 @@ impl Directives {
             false => apply(request, &NoFiles(EvaluationTime::start()))?,
             true => {
                 // Conditions see the type and the status of the response.
-                let mut request = Request::clone(request);
+                let mut request = Request { work: Arc::default(), ..Request::clone(request) };
                 if source == ResponseSource::File && request.handler.is_none() {
                     request.handler = media_type.as_deref().map(handler_of_type);
                 }
@@ -250,19 +257,28 @@ impl Directives {
     /// Looks up the files that changes of headers depend on, so that [`Directives::change`] finds
     /// them in the kernel's cache: it cannot wait for a lookup.
     pub async fn look_ahead(&self) {
-        let look = || self.change(200, &[], ResponseSource::Script).is_ok();
-        let _ = self.site.look_up(look).await;
+        let look = || {
+            let _ = self.change(200, &[], ResponseSource::Script);
+            self.request.conf.expires.is_on.unwrap_or_default().then(|| self.modified())
+        };
+        if let Ok(kept) = name_lookups::run_and_keep(&self.site.tenant, look).await {
+            *self.lock_lookups() = kept.done.without_files();
+        }
     }
 
-    /// Runs `work` on the files of the site, as far as it needs no lookup. In [`look_ahead`], that
-    /// is not known yet.
+    fn lock_lookups(&self) -> MutexGuard<'_, DoneLookups> {
+        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` on the files of the site, as far as it needs no other lookup than those of
+    /// [`look_ahead`].
     ///
     /// [`look_ahead`]: Directives::look_ahead
     fn with_files<T>(&self, work: impl FnOnce(&SiteWorld<'_>) -> T) -> Option<T> {
         let run = || self.site.with_htaccess(|world, _| work(world));
-        let found = match lookups::is_within() {
+        let found = match name_lookups::is_within() {
             true => run(),
-            false => lookups::if_cached(run)?,
+            false => name_lookups::if_known(&mut self.lock_lookups(), run)?,
         };
         found.ok().flatten()
     }

@@ -13,7 +13,11 @@ use crate::handler::respond::TextResponse;
 use crate::http::headers::basic_user;
 use crate::services::Thread;
 use crate::site::auth::{Outcome, UsersFile, has_password};
+use crate::site::checked_files::TakesTooLong;
 use crate::site::users_files::may_name;
+
+/// The response body without users or groups.
+const UNAVAILABLE: &str = "Authentication is unavailable.";
 
 /// Checks name and password of the client by the `AuthUserFile`.
 ///
@@ -28,7 +32,7 @@ pub async fn authenticate(
         return Err(challenge(request));
     }
     let Some(users) = file(context, thread, NamedFile::of_users(request)) else {
-        return Err(TextResponse::new(500, "Authentication is unavailable."));
+        return Err(TextResponse::new(500, UNAVAILABLE));
     };
     let users = UsersFile::OfHtaccess { path: &users, root: &context.site.settings.root };
     let client = context.target.peer.ip();
@@ -38,26 +42,36 @@ pub async fn authenticate(
             file: request.conf.authn.users.clone(),
             group_file: request.conf.authn.groups.clone(),
             name: basic_user(context.head.header("authorization")),
-            groups: groups(context, thread, request).await,
+            groups: groups(context, thread, request).await?,
         }),
         Outcome::Unknown => Err(challenge(request)),
         Outcome::Busy => {
             let response = TextResponse::new(503, "Too many passwords are being checked.");
             Err(response.with("Retry-After", "1"))
         }
-        Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
+        Outcome::Late => Err(TextResponse::new(503, UNAVAILABLE)),
+        Outcome::NoUsers => Err(TextResponse::new(500, UNAVAILABLE)),
     }
 }
 
 /// The groups of the `AuthGroupFile`; without a usable one there are none.
-async fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
+///
+/// # Errors
+/// When it takes too long to read: `Require not group` would let everybody in.
+async fn groups(
+    context: &RequestContext<'_>,
+    thread: &Thread,
+    request: &Request,
+) -> Result<Arc<Groups>, TextResponse> {
     if request.conf.authn.groups.is_none() {
-        return Arc::default();
+        return Ok(Arc::default());
     }
     let Some(groups) = file(context, thread, NamedFile::of_groups(request)) else {
-        return Arc::default();
+        return Ok(Arc::default());
     };
-    thread.shared.porter.groups(&groups, &context.site.tenant).await.unwrap_or_default()
+    let groups = thread.shared.porter.groups(&groups, &context.site.tenant).await;
+    let late = |TakesTooLong| TextResponse::new(503, UNAVAILABLE);
+    Ok(groups.map_err(late)?.unwrap_or_default())
 }
 
 /// The response that asks for a name and a password.

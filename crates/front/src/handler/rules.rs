@@ -194,7 +194,9 @@ impl<'r> RulesCheck<'r> {
                 let response = TextResponse::new(503, "Too many passwords are being checked.");
                 response.with("Retry-After", "1")
             }
-            Outcome::NoUsers => TextResponse::new(503, "Authentication is unavailable."),
+            Outcome::Late | Outcome::NoUsers => {
+                TextResponse::new(503, "Authentication is unavailable.")
+            }
         })
     }
 
@@ -219,7 +221,10 @@ impl<'r> RulesCheck<'r> {
                 path: path.as_bytes().to_vec(),
             }),
             PathTarget::Listing => {
-                let listing = listing::read(site, path, |_| false).await?;
+                let listing = match listing::read(site, path, |_| false).await {
+                    Ok(listing) => listing?,
+                    Err(refused) => return Some(refusal::of_path(&refused).into()),
+                };
                 let page = listing::page(listing, path.as_bytes()).await?;
                 Some(TextResponse::page(&[HTML], page).into())
             }

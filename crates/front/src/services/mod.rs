@@ -38,6 +38,7 @@ use crate::net::tls::{Secured, Tls};
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
+use crate::runtime::lookup_turns::AllTurns;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::admin_connections::AdminConnections;
 use crate::services::agent::Agent;
@@ -50,7 +51,6 @@ use crate::services::traces::{TraceStats, Traces};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
-use crate::site::lookups::AllTurns;
 use crate::site::rate_limits::AllLimits;
 use crate::site::sites::{Resources, Sites};
 

@@ -17,8 +17,8 @@ use maitred_rules::htpasswd::{Attempt, UnusableHashes, Users};
 use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
 
-use crate::site::checked_files::{CheckedFiles, FileToCheck};
-use crate::site::lookups::Tenant;
+use crate::runtime::lookup_turns::Tenant;
+use crate::site::checked_files::{CheckedFiles, FileToCheck, TakesTooLong};
 use crate::site::password_turns::{AT_A_TIME, Applicant, PasswordTurns};
 
 /// Passwords of the `AuthUserFile`s of one site that are verified at a time.
@@ -42,6 +42,8 @@ pub enum Outcome {
     Unknown,
     /// Too many passwords are being verified.
     Busy,
+    /// The users file takes too long to read.
+    Late,
     /// The users file is unusable.
     NoUsers,
 }
@@ -115,7 +117,7 @@ impl Authenticator {
         head: &Head,
         file: UsersFile<'_>,
         client: IpAddr,
-        tenant: &Tenant,
+        tenant: &Arc<Tenant>,
     ) -> Outcome {
         let (users, turns) = match file {
             UsersFile::OfSetting(path) => {
@@ -129,8 +131,10 @@ impl Authenticator {
                 (self.htaccess_files.get(file, tenant).await, &self.htaccess_turns)
             }
         };
-        let Some(users) = users else {
-            return Outcome::NoUsers;
+        let users = match users {
+            Ok(Some(users)) => users,
+            Ok(None) => return Outcome::NoUsers,
+            Err(TakesTooLong) => return Outcome::Late,
         };
         let Some((name, password)) = head.header("authorization").and_then(credentials) else {
             return Outcome::Unknown;
@@ -154,7 +158,14 @@ impl Authenticator {
     }
 
     /// The groups of an `AuthGroupFile`; none if it is unusable.
-    pub async fn groups(&self, path: &Path, tenant: &Tenant) -> Option<Arc<Groups>> {
+    ///
+    /// # Errors
+    /// When it takes too long to read.
+    pub async fn groups(
+        &self,
+        path: &Path,
+        tenant: &Arc<Tenant>,
+    ) -> Result<Option<Arc<Groups>>, TakesTooLong> {
         let (setting, load) = ("AuthGroupFile", load_groups);
         let file = FileToCheck { path, setting, outlives_removal: false, load };
         self.groups.get(file, tenant).await

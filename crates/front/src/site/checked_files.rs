@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::runtime::file_identity::Identity;
-use crate::site::lookups::{self, Tenant};
+use crate::runtime::lookup_turns::{Deadline, Tenant};
+use crate::site::name_lookups;
 
 /// Least interval between two checks of a file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +34,10 @@ pub struct FileToCheck<'a, T> {
     /// Reads and parses it. The error is one sentence, with the file and the line.
     pub load: fn(&Path) -> Result<T, String>,
 }
+
+/// A file takes too long to read.
+#[derive(Debug, Clone, Copy)]
+pub struct TakesTooLong;
 
 /// Parsed files by their paths.
 #[derive(Debug)]
@@ -56,21 +61,28 @@ impl<T> Default for CheckedFiles<T> {
 }
 
 impl<T: Send + Sync + 'static> CheckedFiles<T> {
-    /// The file as it is now, or as it was last usable; a missing one as `file` says. None as well
-    /// for one in a folder of the `tenant` that takes too long to read.
-    pub async fn get(&self, file: FileToCheck<'_, T>, tenant: &Tenant) -> Option<Arc<T>> {
+    /// The file as it is now, or as it was last usable; a missing one as `file` says.
+    ///
+    /// # Errors
+    /// When it takes too long to read, from a folder of the `tenant`.
+    pub async fn get(
+        &self,
+        file: FileToCheck<'_, T>,
+        tenant: &Arc<Tenant>,
+    ) -> Result<Option<Arc<T>>, TakesTooLong> {
         if let Some(current) = self.current(file.path) {
-            return current;
+            return Ok(current);
         }
-        let _turn = tenant.turn_to_read().await?;
+        let until = Deadline::start();
+        let _turn = tenant.turn_to_read(until).await.ok_or(TakesTooLong)?;
         // Another request may have read it while this one waited.
         if let Some(current) = self.current(file.path) {
-            return current;
+            return Ok(current);
         }
         let (path, load) = (file.path.to_owned(), file.load);
-        let read = tenant.run(move || (identity_of(&path), load(&path)));
-        let (identity, loaded) = read.await?;
-        self.store(file, identity, loaded)
+        let read = tenant.look_up(until, move || (identity_of(&path), load(&path)));
+        let (identity, loaded) = read.await.ok_or(TakesTooLong)?;
+        Ok(self.store(file, identity, loaded))
     }
 
     /// The file without a read: it was checked a moment ago, or is unchanged.
@@ -82,7 +94,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
             return Some(known.parsed.clone());
         }
         let is_same = || identity_of(path) == known.identity;
-        if known.parsed.is_none() || lookups::if_cached(is_same) != Some(true) {
+        if known.parsed.is_none() || name_lookups::if_cached(is_same) != Some(true) {
             return None;
         }
         known.checked = now;
@@ -133,7 +145,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
 /// The identity of a file; none if there is no such file.
 fn identity_of(path: &Path) -> Option<Identity> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    lookups::stat(&path).ok().map(|stat| Identity::of(&stat))
+    name_lookups::stat(&path).ok().map(|stat| Identity::of(&stat))
 }
 
 #[cfg(test)]
@@ -141,7 +153,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::site::lookups::AllTurns;
+    use crate::runtime::lookup_turns::AllTurns;
 
     const MEBIBYTE: usize = 1 << 20;
 
@@ -155,7 +167,10 @@ mod tests {
 
     fn get(files: &CheckedFiles<usize>, file: FileToCheck<'_, usize>) -> Option<usize> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(files.get(file, &AllTurns::default().of("www"))).map(|length| *length)
+        runtime
+            .block_on(files.get(file, &AllTurns::default().of("www")))
+            .unwrap()
+            .map(|length| *length)
     }
 
     #[test]

@@ -26,8 +26,8 @@ use crate::runtime::file_identity::Identity;
 use crate::site::conf_memory::ConfMemory;
 use crate::site::directory_watch;
 use crate::site::evaluation_time::EvaluationTime;
-use crate::site::lookups;
-use crate::site::openat;
+use crate::site::name_lookups;
+use crate::site::openat::Seen;
 use crate::site::resolver::Resolver;
 use crate::site::resolver_table::{Expect, is_absence};
 use crate::site::verdict_table::{CachedVerdict, NewVerdict, VerdictTable, WatchedPaths, expected};
@@ -128,15 +128,10 @@ impl DirectoryConfs {
         }
     }
 
-    /// How often the document root was opened again before the last evaluation began.
-    pub fn root_reopened(&self) -> u64 {
-        self.root_reopened
-    }
-
     /// Begins an evaluation in this moment, in which files are checked once. Nothing of a former
     /// document root is used.
     pub fn begin(&mut self, resolver: &Resolver, moment: u64) {
-        self.moment = moment;
+        self.moment = name_lookups::at(moment);
         if self.root_reopened != resolver.reopened() {
             self.root_reopened = resolver.reopened();
             self.forget();
@@ -255,7 +250,7 @@ impl DirectoryConfs {
         let Some(known) = self.known.get_mut(directory) else { return Knowledge::Nothing };
         let is_fresh = moment != 0 && known.seen == moment;
         if !is_fresh && identity_of(directory) != Some(known.identity) {
-            if lookups::is_pending() {
+            if name_lookups::is_pending() {
                 return Knowledge::Whole(Err(pending(directory)));
             }
             // Those below hold what the file has said.
@@ -309,7 +304,7 @@ impl DirectoryConfs {
             let own = Some(Err(Mistake { file, line: 0, why }));
             ReadFile { identity: None, own, is_settled: false }
         };
-        let opened = match resolver.open(&name, openat::READ) {
+        let opened = match resolver.open(&name) {
             Ok(opened) => opened,
             Err(error) if is_absence(error) => {
                 return ReadFile { identity: None, own: None, is_settled: true };
@@ -369,7 +364,7 @@ struct ReadFile {
 /// certain.
 fn identity_of(directory: &[u8]) -> Option<Option<Identity>> {
     let path = CString::new([directory, NAME].concat()).ok()?;
-    match lookups::stat(&path) {
+    match name_lookups::stat(&path) {
         Ok(stat) => Some(Some(Identity::of(&stat))),
         Err(error) if is_absence(error) => Some(None),
         Err(_) => None,
@@ -451,13 +446,13 @@ impl SiteWorld<'_> {
     }
 
     /// Opens a path below the root for its status. Nothing outside of the root is seen.
-    fn look(&self, path: &[u8]) -> Option<openat::Opened> {
+    fn look(&self, path: &[u8]) -> Option<Seen> {
         let name = path.strip_prefix(self.resolver.real_root())?;
         if !name.is_empty() && !name.starts_with(b"/") {
             return None;
         }
         let name = if name.is_empty() { b"/" } else { name };
-        let opened = match self.resolver.open(name, openat::LOOK) {
+        let opened = match self.resolver.look(name) {
             Ok(opened) => opened,
             Err(error) => {
                 if !is_absence(error) && !is_closed(error) && self.failure.get().is_none() {
@@ -496,7 +491,7 @@ impl World for SiteWorld<'_> {
             return false;
         }
         let Ok(path) = CString::new(path) else { return false };
-        lookups::link_stat(&path)
+        name_lookups::link_stat(&path)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 
@@ -517,7 +512,8 @@ impl World for SiteWorld<'_> {
     }
 
     fn is_late(&self) -> bool {
-        self.time.is_over()
+        // What is evaluated before a lookup that is still to be done is evaluated again.
+        self.time.is_over() || name_lookups::is_pending()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

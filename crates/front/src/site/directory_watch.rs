@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use rustix::fs::{self, FileType};
+use rustix::io::Errno;
 
-use crate::site::{lookups, openat};
+use crate::site::{name_lookups, openat};
 
 /// Most directories that a thread watches.
 const DIRECTORIES_MAX: usize = 1024;
@@ -91,20 +92,21 @@ pub fn watch(root: &[u8], path: &[u8]) -> Option<Vec<DirectoryId>> {
     for end in memchr::memchr_iter(b'/', rest).filter(|end| *end > 0) {
         let directory = CString::new(&path[..root.len() + end]).ok()?;
         // The directory above is watched already, so that a change after this is reported.
-        match lookups::link_stat(&directory) {
+        match name_lookups::link_stat(&directory) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => watched.push(watch_directory(&directory)?),
                 // What is below a file does not exist.
                 FileType::RegularFile => return Some(watched),
                 _ => return None,
             },
-            Err(rustix::io::Errno::NOENT) => return Some(watched),
+            Err(Errno::NOENT) => return Some(watched),
             Err(_) => return None,
         }
     }
-    match lookups::link_stat(&CString::new(path).ok()?) {
+    match name_lookups::link_stat(&CString::new(path).ok()?) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => None,
-        _ => Some(watched),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Some(watched),
+        Err(_) => None,
     }
 }
 
@@ -159,7 +161,7 @@ impl Watcher {
         if self.by_path.len() >= DIRECTORIES_MAX {
             return None;
         }
-        let directory = lookups::open_directory(path).ok().filter(is_local)?;
+        let directory = name_lookups::open_directory(path).ok().filter(is_local)?;
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE

@@ -9,9 +9,10 @@ use maitred_os::clock::thread_cpu;
 use maitred_rules::path::{CleanPath, encode_path, is_dot_name, is_php_source};
 use rustix::fs::{self, AtFlags, Dir, FileType, Stat};
 
+use crate::runtime::lookup_turns::Deadline;
 use crate::site::Site;
 use crate::site::openat;
-use crate::site::resolver::{Resolver, is_script};
+use crate::site::resolver::{Refused, Resolver, is_script};
 
 /// Most names of one listing; the page notes that there are more.
 const MAX_NAMES: usize = 10_000;
@@ -58,14 +59,13 @@ impl Resolver {
         if !path.ends_with_slash() || path.names_end() < name.len() {
             return None;
         }
-        let folder = self.open(name, openat::READ).ok()?;
+        let folder = self.open(name).ok()?;
         if folder.kind() != FileType::Directory {
             return None;
         }
         let is_there = |index: &String| {
             let index = [name, index.as_bytes()].concat();
-            self.open(&index, openat::LOOK)
-                .is_ok_and(|opened| opened.kind() == FileType::RegularFile)
+            self.look(&index).is_ok_and(|opened| opened.kind() == FileType::RegularFile)
         };
         if self.site.index.iter().any(is_there) {
             return None;
@@ -76,14 +76,18 @@ impl Resolver {
 }
 
 /// The listing of the directory at a path of a site, without the names that are `ignored`; none
-/// without a directory to list, and of one that takes too long to read.
+/// without a directory to list.
+///
+/// # Errors
+/// When it takes too long to open or to read.
 pub async fn read(
     site: &Site,
     path: &CleanPath<'_>,
     ignored: impl Fn(&[u8]) -> bool + Send + 'static,
-) -> Option<Listing> {
-    let folder = site.look_up(|| site.open_folder(path)).await.ok()??;
-    site.tenant.run(move || folder.list(ignored)).await?
+) -> Result<Option<Listing>, Refused> {
+    let Some(folder) = site.look_up(|| site.open_folder(path)).await? else { return Ok(None) };
+    let listed = site.tenant.list(Deadline::start(), move || folder.list(ignored)).await;
+    listed.ok_or_else(|| Refused::notable(503, "the folder takes too long to read"))
 }
 
 /// The page of a listing, for the folder at `path`.
@@ -131,7 +135,7 @@ impl Folder {
             return Some(stat);
         }
         let path = [&self.path, name.to_bytes()].concat();
-        let target = openat::open(self.root.as_fd(), &path, openat::LOOK).ok()?;
+        let target = openat::open_with(self.root.as_fd(), &path, openat::LOOK).ok()?;
         let own = target.real_name().ok()?;
         (!is_hidden(&own)).then_some(target.stat)
     }

@@ -13,7 +13,7 @@ pub(crate) mod fastcgi_listener;
 pub mod files;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
-pub mod lookups;
+pub mod name_lookups;
 pub(crate) mod openat;
 pub(crate) mod password_turns;
 pub(crate) mod rate_limits;
@@ -44,15 +44,17 @@ use crate::cache::SiteCache;
 use crate::http::spool_folder::SpoolFolder;
 use crate::logging::site_log::SiteLog;
 use crate::proxy::server::Server;
+use crate::runtime::lookup_turns::{AllTurns, Tenant};
 use crate::runtime::thread;
 use crate::site::compress::Compression;
 use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
 use crate::site::files::StaticFile;
-use crate::site::lookups::Tenant;
 use crate::site::rate_limits::SiteLimits;
-use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
+use crate::site::resolver::{
+    Folder, Refused, Resolver, RootVersion, Route, SiteFiles, TableLimits,
+};
 use crate::site::sendfile_roots::SendfileRoots;
 use crate::site::sites::Resources;
 
@@ -171,12 +173,12 @@ impl Site {
     }
 
     /// Runs `work` on the site's folders, which waits for no lookup: it runs again after each one
-    /// that it needs ([`lookups::run`]).
+    /// that it needs ([`name_lookups::run`]).
     ///
     /// # Errors
     /// When a lookup takes too long, or there are too many.
     pub async fn look_up<T>(&self, work: impl FnMut() -> T) -> Result<T, Refused> {
-        lookups::run(&self.tenant, work).await
+        name_lookups::run(&self.tenant, work).await
     }
 
     /// Opens its document root and its other folders, so that no request has to, and a root that is
@@ -253,21 +255,19 @@ impl Site {
         open(resolver, &clean_path(&rest).ok()?)
     }
 
-    /// Checks that the document root is the one whose `.htaccess` files were last evaluated: one
-    /// that a deployment has replaced meanwhile may have lost them before.
+    /// Checks that the document root is the one whose `.htaccess` files were evaluated: one that a
+    /// deployment has replaced meanwhile may have lost them before.
     ///
     /// # Errors
     /// When it is another one, or cannot be opened.
-    pub async fn check_root(&self) -> Result<(), Refused> {
-        let Some(confs) = &self.htaccess else { return Ok(()) };
+    pub async fn check_root(&self, evaluated: RootVersion) -> Result<(), Refused> {
+        if self.htaccess.is_none() {
+            return Ok(());
+        }
         let check = || {
-            let evaluated = confs.lock().unwrap_or_else(PoisonError::into_inner).root_reopened();
             with(&self.resolver, |resolver| {
                 resolver.refresh(0)?;
-                match resolver.reopened() == evaluated {
-                    true => Ok(()),
-                    false => Err(Refused::notable(503, "the document root is being replaced")),
-                }
+                evaluated.check(resolver)
             })
         };
         self.look_up(check).await?
@@ -325,7 +325,7 @@ impl Site {
         &self,
         work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
     ) -> Result<Option<T>, Refused> {
-        lookups::if_cached(|| self.with_root(Resolver::follow_link, work)).unwrap_or(Ok(None))
+        name_lookups::if_cached(|| self.with_root(Resolver::follow_link, work)).unwrap_or(Ok(None))
     }
 
     fn with_root<T>(
@@ -365,6 +365,11 @@ impl Site {
     /// no `classic_pool`.
     pub fn classic_backend(&self) -> Option<&Backend> {
         self.classic_pool.as_ref().and_then(|name| self.backends.get(name))
+    }
+
+    /// Whether the site is of the same tenant in a configuration.
+    pub fn has_tenant_of(&self, config: &Config, lookups: &AllTurns) -> bool {
+        Arc::ptr_eq(&self.tenant, &lookups.of(&tenant_of(config, &self.settings)))
     }
 
     /// Whether the modes of pools are those that the site was opened with.
@@ -424,7 +429,7 @@ fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
 /// be `Send`.
 pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
-    resolver.set_moment(thread::moment());
+    resolver.set_moment(name_lookups::at(thread::moment()));
     work(&mut resolver)
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use maitred_os::walk::{self as checked_walk, Rule};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
-use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
+use rustix::io::{Errno, Result};
 
 use crate::site::refused_links;
 
@@ -20,9 +20,29 @@ pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// The status of a path that was looked up.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// Its status.
+    pub stat: Stat,
+    /// As [`Opened::through_link`].
+    pub through_link: bool,
+}
+
+impl Seen {
+    fn of(opened: &Opened) -> Seen {
+        Seen { stat: opened.stat, through_link: opened.through_link }
+    }
+
+    /// Its file type: regular file, directory, …
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+}
+
 /// An opened path.
 pub struct Opened {
-    /// The descriptor, opened with the caller's flags.
+    /// The descriptor.
     pub fd: OwnedFd,
     /// Its status, taken from the descriptor.
     pub stat: Stat,
@@ -37,16 +57,12 @@ impl Opened {
         Ok(Opened { fd, stat, through_link })
     }
 
-    /// The same file, opened again with these flags.
+    /// The same file, opened again: with a position of its own.
     ///
     /// # Errors
-    /// When no descriptor is free, or the flags ask for more than the file allows.
-    pub fn again(&self, flags: OFlags) -> Result<Opened> {
-        let fd = match flags == LOOK {
-            true => fcntl_dupfd_cloexec(&self.fd, 0)?,
-            false => fs::open(proc_name(&self.fd), flags, Mode::empty())?,
-        };
-        Opened::new(fd, self.through_link)
+    /// When no descriptor is free.
+    pub fn again(&self) -> Result<Opened> {
+        Opened::new(fs::open(proc_name(&self.fd), READ, Mode::empty())?, self.through_link)
     }
 
     /// Its file type: regular file, directory, …
@@ -69,6 +85,23 @@ pub fn proc_name(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
+/// Looks at `path`, as [`open`] opens it: no read permission is needed.
+///
+/// # Errors
+/// As [`open`].
+pub fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Seen> {
+    open_with(root, path, LOOK).map(|opened| Seen::of(&opened))
+}
+
+/// As [`look`], as far as the kernel has cached the path, and as far as no link leads out of the
+/// root.
+///
+/// # Errors
+/// As [`open_cached`].
+pub fn look_cached(root: BorrowedFd<'_>, path: &[u8]) -> Result<Seen> {
+    resolve(root, relative(path), LOOK, ResolveFlags::CACHED).map(|opened| Seen::of(&opened))
+}
+
 /// Opens `path` (absolute in the site: `/a/b`, no dot segments) below `root`. Symbolic links that
 /// stay in the root are followed; those that leave it, only if the link and its target have the
 /// same owner (nginx calls this `disable_symlinks if_not_owner`) or the link is root's, and if each
@@ -77,7 +110,15 @@ pub fn proc_name(fd: &OwnedFd) -> String {
 /// # Errors
 ///
 /// `XDEV` for a link that must not be followed, otherwise the kernel's error.
-pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
+pub fn open(root: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
+    open_with(root, path, READ)
+}
+
+/// As [`open`], with these flags.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
     let relative = relative(path);
     match resolve(root, relative, flags, ResolveFlags::empty()) {
         // AGAIN: after a concurrent rename the kernel cannot be sure that `..` in a link stays
@@ -92,8 +133,8 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> 
 ///
 /// # Errors
 /// `AGAIN` for a path that is not cached, `XDEV` for a link out of the root, otherwise as [`open`].
-pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
-    resolve(root, relative(path), flags, ResolveFlags::CACHED)
+pub fn open_cached(root: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
+    resolve(root, relative(path), READ, ResolveFlags::CACHED)
 }
 
 fn resolve(

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
-use crate::site::lookups;
+use crate::site::name_lookups;
 use crate::site::resolver::Target;
 
 /// The limits of the cache of one front thread.
@@ -57,7 +57,7 @@ pub(crate) enum Expect {
 impl FileWatch {
     /// One `stat`. Not so while that is pending ([`lookups`]).
     pub(crate) fn holds(&self) -> bool {
-        match (lookups::stat(&self.path), &self.expect) {
+        match (name_lookups::stat(&self.path), &self.expect) {
             (Ok(stat), Expect::Unchanged(identity)) => Identity::of(&stat) == *identity,
             (Ok(stat), Expect::SameFile { dev, ino }) => {
                 kind(&stat) == FileType::RegularFile && (stat.st_dev, stat.st_ino) == (*dev, *ino)
@@ -132,7 +132,7 @@ impl PathTable {
             slot.seen = self.moment;
             return Some(slot.target.clone());
         }
-        if !lookups::is_pending() {
+        if !name_lookups::is_pending() {
             self.remove(at);
         }
         None

@@ -18,10 +18,10 @@ use crate::logging::site_log::SiteLog;
 use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
+use crate::runtime::lookup_turns::AllTurns;
 use crate::site::Site;
 use crate::site::conf_memory::CommonMemory;
 use crate::site::fastcgi_listener::FastcgiSite;
-use crate::site::lookups::AllTurns;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
 
@@ -151,6 +151,7 @@ impl Sites {
                 .get(&settings.hosts)
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
+                .filter(|site| site.has_tenant_of(config, resources.lookups))
                 // Its log may have been opened only now.
                 .filter(|site| {
                     let log = SiteLog::of(&settings.access_log, resources.pool_access_logs);

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Stat};
 use crate::runtime::file_identity::Identity;
 use crate::site::directory_watch::{self, DirectoryId, TRUSTED_FOR};
 use crate::site::files::StaticFile;
-use crate::site::lookups;
+use crate::site::name_lookups;
 use crate::site::resolver::Script;
 use crate::site::resolver_table::{Expect, FileWatch};
 
@@ -209,7 +209,7 @@ impl VerdictTable {
             return Some(slot.verdict.clone());
         }
         drop(slot);
-        if !lookups::is_pending() {
+        if !name_lookups::is_pending() {
             self.slots.remove(key);
         }
         None

@@ -15,8 +15,7 @@ use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
 use crate::site::document_root::Root;
 use crate::site::files::{self, FileBody, StaticFile, read_all};
-use crate::site::lookups;
-use crate::site::openat;
+use crate::site::name_lookups;
 use crate::site::resolver::TableLimits;
 
 /// Largest file that the server compresses, in bytes.
@@ -86,7 +85,7 @@ impl Siblings {
         }
         let known = known.and_then(|known| known.found.as_ref());
         let found = self.look(root, entry, coding, known);
-        if lookups::is_pending() {
+        if name_lookups::is_pending() {
             return None;
         }
         let sent = found.as_ref().map(|(_, found)| found.clone());
@@ -120,14 +119,14 @@ impl Siblings {
         known: Option<&(Identity, Arc<StaticFile>)>,
     ) -> Option<(Identity, Arc<StaticFile>)> {
         let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
-        let seen = lookups::open(root, &name, openat::LOOK).ok()?;
+        let seen = name_lookups::look(root, &name).ok()?;
         if seen.through_link || seen.kind() != FileType::RegularFile {
             return None;
         }
         if let Some(known) = known.filter(|(identity, _)| *identity == Identity::of(&seen.stat)) {
             return Some(known.clone());
         }
-        let opened = lookups::open(root, &name, openat::READ).ok()?;
+        let opened = name_lookups::open(root, &name).ok()?;
         if opened.through_link || opened.kind() != FileType::RegularFile {
             return None;
         }

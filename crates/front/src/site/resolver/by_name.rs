@@ -4,7 +4,29 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::{Refused, Resolver, Script, Target, not_found, openat, refusal};
+use super::{Refused, Resolver, Script, Target, name_lookups, not_found, refusal};
+
+/// Which document root an evaluation has seen: how often it was opened again before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RootVersion(u64);
+
+impl RootVersion {
+    /// The one that is open.
+    pub fn of(resolver: &Resolver) -> RootVersion {
+        RootVersion(resolver.reopened())
+    }
+
+    /// Checks that it is still open.
+    ///
+    /// # Errors
+    /// When another one is.
+    pub fn check(self, resolver: &Resolver) -> Result<(), Refused> {
+        match self == RootVersion::of(resolver) {
+            true => Ok(()),
+            false => Err(Refused::notable(503, "the document root is being replaced")),
+        }
+    }
+}
 
 impl Resolver {
     /// The root without symbolic links, and without a trailing slash.
@@ -19,6 +41,7 @@ impl Resolver {
     /// # Errors
     /// When the root cannot be opened.
     pub fn refresh(&mut self, arrival: u64) -> Result<(), Refused> {
+        let arrival = name_lookups::at(arrival);
         if arrival == 0 || self.refreshed != arrival || self.root.is_err() {
             self.follow_root()?;
             self.refreshed = self.refreshed.max(arrival);
@@ -37,7 +60,7 @@ impl Resolver {
     /// # Errors
     /// When it is no regular file.
     pub fn script_at(&self, name: &[u8], path_info: &[u8]) -> Result<Arc<Script>, Refused> {
-        let opened = self.open(name, openat::LOOK).map_err(refusal)?;
+        let opened = self.look(name).map_err(refusal)?;
         if opened.kind() != FileType::RegularFile {
             return Err(not_found("the path names no regular file"));
         }

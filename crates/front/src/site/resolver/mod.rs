@@ -19,18 +19,19 @@ use maitred_os::walk::Stopped;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::{path, php_source};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::site::compress::{Compression, Siblings};
 use crate::site::document_root::{self, Root, beneath_chroot};
 use crate::site::files::{self, FileBody, StaticFile};
-use crate::site::lookups::{self, RootPlace};
-use crate::site::openat::{self, Opened};
+use crate::site::name_lookups::{self, RootPlace};
+use crate::site::openat::{Opened, Seen};
 use crate::site::resolver_table::{self, Expect, FileWatch, PathTable};
 
 pub use crate::site::listing::Folder;
 pub use crate::site::resolver_table::TableLimits;
+pub use by_name::RootVersion;
 pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 
 /// Files with this ending are run, and never sent.
@@ -275,7 +276,7 @@ impl Resolver {
                 None => self.fall_back(Vec::new()),
             };
         }
-        match self.open(name, openat::LOOK) {
+        match self.look(name) {
             Ok(opened) => match opened.kind() {
                 FileType::RegularFile if !path.ends_with_slash() => {
                     self.regular(name, &opened, Vec::new())
@@ -312,7 +313,7 @@ impl Resolver {
     /// and one more.
     fn script_before(&self, name: &[u8], names_end: usize) -> Result<Option<Found>, Refused> {
         for end in script_ends(name, names_end) {
-            match self.open(&name[..end], openat::LOOK) {
+            match self.look(&name[..end]) {
                 Ok(opened) if opened.kind() == FileType::RegularFile => {
                     return Ok(Some(self.script(
                         &name[..end],
@@ -336,7 +337,7 @@ impl Resolver {
         for index in &self.site.index {
             let slash: &[u8] = if path.ends_with_slash() { b"" } else { b"/" };
             let candidate = [name, slash, index.as_bytes()].concat();
-            match self.open(&candidate, openat::LOOK) {
+            match self.look(&candidate) {
                 Ok(opened) if opened.kind() != FileType::RegularFile => {
                     watches.push(self.watch(&candidate, Expect::Directory)?);
                 }
@@ -365,7 +366,7 @@ impl Resolver {
     fn regular(
         &self,
         name: &[u8],
-        seen: &Opened,
+        seen: &Seen,
         mut watches: Vec<FileWatch>,
     ) -> Result<Found, Refused> {
         if is_script(name) {
@@ -377,7 +378,7 @@ impl Resolver {
                 "the file holds PHP source by its name, and is not a .php script",
             ));
         }
-        let opened = self.open(name, openat::READ).map_err(refusal)?;
+        let opened = self.open(name).map_err(refusal)?;
         if opened.kind() != FileType::RegularFile {
             return Err(not_found("the path names neither a regular file nor a directory"));
         }
@@ -417,7 +418,7 @@ impl Resolver {
         &self,
         name: &[u8],
         path_info: &[u8],
-        seen: &Opened,
+        seen: &Seen,
         mut watches: Vec<FileWatch>,
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
@@ -442,7 +443,7 @@ impl Resolver {
         let Some(controller) = self.site.front_controller.as_deref().map(str::as_bytes) else {
             return Ok(keep(Target::Nothing, watches));
         };
-        match self.open(controller, openat::LOOK) {
+        match self.look(controller) {
             Ok(opened) if opened.kind() == FileType::RegularFile => {
                 let mut found = self.regular(controller, &opened, Vec::new())?;
                 if matches!(found.target, Target::Script(_)) {
@@ -476,12 +477,12 @@ impl Resolver {
     pub(crate) fn follow_root(&mut self) -> Result<(), Refused> {
         let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
         let path = CString::new(self.place.path.as_os_str().as_bytes()).map_err(|_| gone())?;
-        let now = lookups::stat(&path).map_err(|_| gone())?;
+        let now = name_lookups::stat(&path).map_err(|_| gone())?;
         if self.root.as_ref().is_ok_and(|root| root.id == (now.st_dev, now.st_ino)) {
             return Ok(());
         }
-        let opened = lookups::open_root(&self.place);
-        if lookups::is_pending() {
+        let opened = name_lookups::open_root(&self.place);
+        if name_lookups::is_pending() {
             return Err(gone());
         }
         self.table.clear();
@@ -506,8 +507,12 @@ impl Resolver {
         self.root.as_ref().ok().map(|root| root.fd.as_fd())
     }
 
-    pub(crate) fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
-        lookups::open(self.root.as_ref().map_err(|_| Errno::NOENT)?, name, flags)
+    pub(crate) fn look(&self, name: &[u8]) -> rustix::io::Result<Seen> {
+        name_lookups::look(self.root.as_ref().map_err(|_| Errno::NOENT)?, name)
+    }
+
+    pub(crate) fn open(&self, name: &[u8]) -> rustix::io::Result<Opened> {
+        name_lookups::open(self.root.as_ref().map_err(|_| Errno::NOENT)?, name)
     }
 
     fn absent(&self, name: &[u8]) -> Result<FileWatch, Refused> {
@@ -537,7 +542,7 @@ pub(crate) fn is_script(name: &[u8]) -> bool {
     stem.is_some_and(|stem| !stem.is_empty() && !stem.ends_with(b"/"))
 }
 
-fn still_there(opened: &Opened) -> Expect {
+fn still_there(opened: &Seen) -> Expect {
     Expect::SameFile { dev: opened.stat.st_dev, ino: opened.stat.st_ino }
 }
 

@@ -1,0 +1,447 @@
+//! Lookups of names in the folders of tenants, which may take as long as a tenant likes.
+//!
+//! The kernel looks up a name that its cache does not have with the lock of the folder. A tenant
+//! can hold the lock of its own folder: it lists the folder into memory that a FUSE file system
+//! does not give, and has another process wait to create a file. A thread in such a lookup cannot
+//! be interrupted. So a serving thread looks up only what the kernel has cached. Work that needs
+//! more ends there; the lookup is done on another thread, within the turns of the tenant
+//! ([`crate::runtime::lookup_turns`]); then the work begins again.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_os::clock::thread_cpu;
+use maitred_os::walk::Stopped;
+use rustix::fs::{self, AtFlags, Mode, Stat};
+use rustix::io::{Errno, Result};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::runtime::lookup_turns::{Deadline, Tenant};
+use crate::runtime::{cached_names, sandbox};
+use crate::site::document_root::Root;
+use crate::site::openat::{self, Opened, Seen};
+use crate::site::resolver::Refused;
+
+/// Most lookups on other threads for one piece of work, such as the evaluation of a request.
+const LOOKUPS_MAX: usize = 256;
+
+/// Most processor time of work that begins again.
+const MOST_TIME: Duration = Duration::from_millis(200);
+
+/// The error of a lookup that is still to be done. It ends the work, and has no other effect.
+const PENDING: Errno = Errno::INPROGRESS;
+
+/// A lookup by its arguments.
+#[derive(Clone)]
+enum NameLookup {
+    Stat { path: CString, flags: AtFlags },
+    Look(PathBelow),
+    Open(PathBelow),
+    Root(RootPlace),
+}
+
+/// A path below a document root.
+#[derive(Clone)]
+struct PathBelow {
+    root: Arc<Root>,
+    path: Vec<u8>,
+}
+
+/// Where a document root is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootPlace {
+    /// Its configured path.
+    pub path: PathBuf,
+    /// The same as bytes, without trailing slashes.
+    pub name: Vec<u8>,
+    /// The user id of the front.
+    pub front: u32,
+}
+
+impl PartialEq for PathBelow {
+    fn eq(&self, other: &PathBelow) -> bool {
+        Arc::ptr_eq(&self.root, &other.root) && self.path == other.path
+    }
+}
+
+impl PartialEq for NameLookup {
+    fn eq(&self, other: &NameLookup) -> bool {
+        match (self, other) {
+            (
+                NameLookup::Stat { path, flags },
+                NameLookup::Stat { path: other, flags: other_flags },
+            ) => path == other && flags == other_flags,
+            (NameLookup::Look(below), NameLookup::Look(other))
+            | (NameLookup::Open(below), NameLookup::Open(other)) => below == other,
+            (NameLookup::Root(place), NameLookup::Root(other)) => place == other,
+            _ => false,
+        }
+    }
+}
+
+/// The result of a lookup on another thread.
+enum LookupOutcome {
+    Stat(Result<Stat>),
+    Look(Result<Seen>),
+    Open(Result<Opened>),
+    Root(std::result::Result<Arc<Root>, Arc<Stopped>>),
+}
+
+impl NameLookup {
+    /// Waits for the file system.
+    fn run(&self) -> LookupOutcome {
+        match self {
+            NameLookup::Stat { path, flags } => {
+                LookupOutcome::Stat(fs::statat(fs::CWD, path.as_c_str(), *flags))
+            }
+            NameLookup::Look(below) => LookupOutcome::Look(below.look()),
+            NameLookup::Open(below) => LookupOutcome::Open(below.open()),
+            NameLookup::Root(place) => LookupOutcome::Root(open_root_now(place)),
+        }
+    }
+}
+
+impl PathBelow {
+    fn new(root: &Arc<Root>, path: &[u8]) -> PathBelow {
+        PathBelow { root: Arc::clone(root), path: path.to_vec() }
+    }
+
+    fn look(&self) -> Result<Seen> {
+        let looked = openat::look(self.root.fd.as_fd(), &self.path);
+        self.examine(looked.as_ref().err());
+        looked
+    }
+
+    fn open(&self) -> Result<Opened> {
+        let opened = openat::open(self.root.fd.as_fd(), &self.path);
+        self.examine(opened.as_ref().err());
+        opened
+    }
+
+    fn examine(&self, error: Option<&Errno>) {
+        if error == Some(&Errno::ACCESS) {
+            sandbox::log_if_replaced(&self.root.path);
+        }
+    }
+}
+
+fn open_root_now(place: &RootPlace) -> std::result::Result<Arc<Root>, Arc<Stopped>> {
+    Root::open(&place.path, &place.name, place.front).map(Arc::new).map_err(Arc::new)
+}
+
+/// A lookup that was done on another thread.
+struct DoneLookup {
+    lookup: NameLookup,
+    outcome: LookupOutcome,
+    /// The right to hold its file open.
+    _file: Option<OwnedSemaphorePermit>,
+}
+
+/// The lookups that were done for a piece of work.
+#[derive(Default)]
+pub struct DoneLookups(Vec<DoneLookup>);
+
+impl DoneLookups {
+    fn find(&self, lookup: &NameLookup) -> Option<&LookupOutcome> {
+        self.0.iter().find(|done| done.lookup == *lookup).map(|done| &done.outcome)
+    }
+
+    /// Without open files.
+    #[must_use]
+    pub fn without_files(mut self) -> DoneLookups {
+        self.0.retain(|done| !matches!(done.outcome, LookupOutcome::Open(_)));
+        self
+    }
+}
+
+/// The lookups of one piece of work.
+#[derive(Default)]
+struct LookupScope {
+    done: DoneLookups,
+    /// The first one that is still to be done.
+    pending: Option<NameLookup>,
+}
+
+thread_local! {
+    /// That of the work in progress; without one, each lookup waits for the file system.
+    static SCOPE: RefCell<Option<LookupScope>> = const { RefCell::new(None) };
+}
+
+/// The work and its lookups, with what is left to look up.
+struct ScopedRun<T> {
+    result: T,
+    scope: LookupScope,
+}
+
+fn run_within<T>(scope: LookupScope, work: impl FnOnce() -> T) -> ScopedRun<T> {
+    let outer = SCOPE.replace(Some(scope));
+    let result = work();
+    let scope = SCOPE.replace(outer).unwrap_or_default();
+    ScopedRun { result, scope }
+}
+
+/// Runs `work` if the kernel has cached all that it looks up; none otherwise.
+pub fn if_cached<T>(work: impl FnOnce() -> T) -> Option<T> {
+    if_known(&mut DoneLookups::default(), work)
+}
+
+/// As [`if_cached`], and if the kernel has not, if the lookup is one of those that were done.
+pub fn if_known<T>(done: &mut DoneLookups, work: impl FnOnce() -> T) -> Option<T> {
+    let scope = LookupScope { done: std::mem::take(done), pending: None };
+    let ScopedRun { result, scope } = run_within(scope, work);
+    *done = scope.done;
+    scope.pending.is_none().then_some(result)
+}
+
+/// Runs `work`, again after each lookup on another thread that it needs. What it has done before
+/// such a lookup must have no effect but on caches.
+///
+/// # Errors
+/// When the lookups take too long, or there are too many.
+pub async fn run<T>(
+    tenant: &Arc<Tenant>,
+    work: impl FnMut() -> T,
+) -> std::result::Result<T, Refused> {
+    run_and_keep(tenant, work).await.map(|kept| kept.result)
+}
+
+/// The result of work, and the lookups that were done for it.
+pub struct KeptLookups<T> {
+    /// The result.
+    pub result: T,
+    /// The lookups.
+    pub done: DoneLookups,
+}
+
+/// As [`run`]; also returns the lookups that were done.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_and_keep<T>(
+    tenant: &Arc<Tenant>,
+    mut work: impl FnMut() -> T,
+) -> std::result::Result<KeptLookups<T>, Refused> {
+    let mut scope = LookupScope::default();
+    let mut until = None;
+    let mut spent = Duration::ZERO;
+    loop {
+        let began = until.is_some().then(thread_cpu);
+        let ended = run_within(scope, &mut work);
+        scope = ended.scope;
+        let Some(lookup) = scope.pending.take() else {
+            return Ok(KeptLookups { result: ended.result, done: scope.done });
+        };
+        drop(ended.result);
+        spent += began.map_or(Duration::ZERO, |began| thread_cpu().saturating_sub(began));
+        if scope.done.0.len() >= LOOKUPS_MAX || spent > MOST_TIME {
+            let why = "the request needs more lookups on a slow file system than the limit";
+            return Err(Refused::notable(503, why));
+        }
+        let until = *until.get_or_insert_with(Deadline::start);
+        let Some(done) = look_up(tenant, lookup, until).await else {
+            let why = "a lookup in the site's folders takes too long, or too many wait for one";
+            return Err(Refused::notable(503, why));
+        };
+        scope.done.0.push(done);
+    }
+}
+
+async fn look_up(tenant: &Arc<Tenant>, lookup: NameLookup, until: Deadline) -> Option<DoneLookup> {
+    let file = match lookup {
+        NameLookup::Open(_) => Some(tenant.file(until).await?),
+        NameLookup::Stat { .. } | NameLookup::Look(_) | NameLookup::Root(_) => None,
+    };
+    let done = tenant.look_up(until, move || {
+        let outcome = lookup.run();
+        DoneLookup { lookup, outcome, _file: file }
+    });
+    done.await
+}
+
+/// Whether the work has met a lookup that is still to be done: its results do not matter.
+pub fn is_pending() -> bool {
+    let is_pending = |scope: &LookupScope| scope.pending.is_some();
+    SCOPE.with_borrow(|scope| scope.as_ref().is_some_and(is_pending))
+}
+
+/// Whether work is in progress that lookups end.
+pub fn is_within() -> bool {
+    SCOPE.with_borrow(Option::is_some)
+}
+
+/// The moment or arrival of a check, as of now; 0 (a moment of its own) if the work in progress has
+/// results of lookups that were done earlier.
+pub fn at(moment: u64) -> u64 {
+    let has_results = |scope: &LookupScope| !scope.done.0.is_empty();
+    match SCOPE.with_borrow(|scope| scope.as_ref().is_some_and(has_results)) {
+        true => 0,
+        false => moment,
+    }
+}
+
+/// How a lookup is to be done.
+enum Means<T> {
+    /// On this thread.
+    AtOnce,
+    /// From the kernel's cache.
+    FromCache,
+    /// Not at all: this is the result.
+    Done(T),
+}
+
+/// `known` takes the result of this lookup from the ones that were done.
+fn means<T>(
+    lookup: impl FnOnce() -> NameLookup,
+    known: impl FnOnce(&LookupOutcome) -> Option<T>,
+) -> Means<T> {
+    SCOPE.with_borrow(|scope| {
+        let Some(scope) = scope.as_ref().filter(|_| cached_names::are_supported()) else {
+            return Means::AtOnce;
+        };
+        if scope.done.0.is_empty() {
+            return Means::FromCache;
+        }
+        match scope.done.find(&lookup()).and_then(known) {
+            Some(known) => Means::Done(known),
+            None => Means::FromCache,
+        }
+    })
+}
+
+/// Leaves a lookup to another thread.
+fn defer<T>(lookup: NameLookup) -> Result<T> {
+    SCOPE.with_borrow_mut(|scope| {
+        if let Some(scope) = scope {
+            scope.pending.get_or_insert(lookup);
+        }
+    });
+    Err(PENDING)
+}
+
+/// `stat`.
+///
+/// # Errors
+/// Those of `stat(2)`, and that the lookup is pending.
+pub fn stat(path: &CStr) -> Result<Stat> {
+    status(path, AtFlags::empty())
+}
+
+/// `lstat`.
+///
+/// # Errors
+/// As [`stat`].
+pub fn link_stat(path: &CStr) -> Result<Stat> {
+    status(path, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn status(path: &CStr, flags: AtFlags) -> Result<Stat> {
+    if is_pending() {
+        return Err(PENDING);
+    }
+    let lookup = || NameLookup::Stat { path: path.to_owned(), flags };
+    let known = |outcome: &LookupOutcome| match outcome {
+        LookupOutcome::Stat(stat) => Some(*stat),
+        _ => None,
+    };
+    match means(lookup, known) {
+        Means::AtOnce => fs::statat(fs::CWD, path, flags),
+        Means::Done(stat) => stat,
+        Means::FromCache => match cached_names::stat(path, flags) {
+            Err(error) if cached_names::is_undecided(error) => defer(lookup()),
+            stat => stat,
+        },
+    }
+}
+
+/// Opens a directory that is no symbolic link.
+///
+/// # Errors
+/// Those of `open(2)`, and one for a directory that serving threads would have to wait for.
+pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
+    let flags = openat::LOOK | fs::OFlags::DIRECTORY | fs::OFlags::NOFOLLOW;
+    match is_within() {
+        true => cached_names::open_directory(path),
+        false => fs::open(path, flags, Mode::empty()),
+    }
+}
+
+/// As [`openat::look`].
+///
+/// # Errors
+/// Those of [`openat::look`], and that the lookup is pending.
+pub fn look(root: &Arc<Root>, path: &[u8]) -> Result<Seen> {
+    if is_pending() {
+        return Err(PENDING);
+    }
+    let below = || PathBelow::new(root, path);
+    let known = |outcome: &LookupOutcome| match outcome {
+        LookupOutcome::Look(seen) => Some(*seen),
+        _ => None,
+    };
+    match means(|| NameLookup::Look(below()), known) {
+        Means::AtOnce => below().look(),
+        Means::Done(seen) => seen,
+        Means::FromCache => match openat::look_cached(root.fd.as_fd(), path) {
+            Err(error) if is_left(error) => defer(NameLookup::Look(below())),
+            seen => seen,
+        },
+    }
+}
+
+/// As [`openat::open`].
+///
+/// # Errors
+/// Those of [`openat::open`], and that the lookup is pending.
+pub fn open(root: &Arc<Root>, path: &[u8]) -> Result<Opened> {
+    if is_pending() {
+        return Err(PENDING);
+    }
+    let below = || PathBelow::new(root, path);
+    let known = |outcome: &LookupOutcome| match outcome {
+        LookupOutcome::Open(Ok(opened)) => Some(opened.again()),
+        LookupOutcome::Open(Err(error)) => Some(Err(*error)),
+        _ => None,
+    };
+    match means(|| NameLookup::Open(below()), known) {
+        Means::AtOnce => below().open(),
+        Means::Done(opened) => opened,
+        Means::FromCache => match openat::open_cached(root.fd.as_fd(), path) {
+            Err(error) if is_left(error) => defer(NameLookup::Open(below())),
+            opened => opened,
+        },
+    }
+}
+
+/// Whether another thread decides: also on links that leave the root, which are checked name by
+/// name, and on refused access, which is examined.
+fn is_left(error: Errno) -> bool {
+    cached_names::is_undecided(error) || matches!(error, Errno::XDEV | Errno::ACCESS)
+}
+
+/// As [`Root::open`].
+///
+/// # Errors
+/// Those of [`Root::open`], and that the lookup is pending.
+pub fn open_root(place: &RootPlace) -> std::result::Result<Arc<Root>, Arc<Stopped>> {
+    let pending = || Arc::new(Stopped::System(place.path.clone(), PENDING.into()));
+    if is_pending() {
+        return Err(pending());
+    }
+    let lookup = || NameLookup::Root(place.clone());
+    let known = |outcome: &LookupOutcome| match outcome {
+        LookupOutcome::Root(root) => Some(root.clone()),
+        _ => None,
+    };
+    match means(lookup, known) {
+        Means::AtOnce => open_root_now(place),
+        Means::Done(root) => root,
+        Means::FromCache => {
+            let _ = defer::<()>(lookup());
+            Err(pending())
+        }
+    }
+}
