@@ -307,7 +307,7 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         (r"%{REQUEST_URI} !\.(css|js|png)$", "^ /index.php [L]"),
         ("%{REQUEST_URI} ^/private", "^(.*)$ /dl.php?f=$1 [L]"),
         ("%{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
-        ("%{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{DOCUMENT_ROOT}%{REQUEST_URI} !-d", "^ /index.php [L]"),
         ("%{DOCUMENT_ROOT}/cache/$1.html !-f", "^(.*)$ /index.php [L]"),
     ] {
         let report = of(condition, rule);
@@ -324,6 +324,21 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
             "^/(.*) /cache/$1.html [L]",
         ),
         ("%{ENV:HTTPS} !on", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+}
+
+#[test]
+fn a_test_of_a_file_is_one_of_the_url_itself_in_a_virtual_host() {
+    let of = |condition: &str, rule: &str| {
+        let rules = rewrites(&format!("RewriteCond {condition}\nRewriteRule {rule}"));
+        let folder = of_host(&format!("<Directory /srv/site1>\n{rules}\n</Directory>"));
+        [of_host(&rules), folder]
+    };
+    // Apache looks for `%{REQUEST_FILENAME}` at the root of the file system there.
+    for (condition, rule) in [
         // WordPress with several sites, and Symfony.
         (
             "%{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d",
@@ -341,11 +356,31 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
              RewriteCond $1 !^(index\\.php|images)",
             "^(.*)$ /index.php/$1 [L]",
         ),
-        ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
     ] {
-        let report = of(condition, rule);
-        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+        let [host, folder] = of(condition, rule).map(|one| one.report);
+        assert!(folder.keeps_access(), "{condition} {rule}\n{folder}");
+        assert!(!host.keeps_access(), "{condition} {rule}\n{host}");
     }
+    for (condition, rule, written) in [
+        (
+            "%{REQUEST_FILENAME} !-f\nRewriteCond %{SCRIPT_FILENAME} !-d",
+            "^ /index.php [L]",
+            r#"{ from = "~^", to = "/index.php", end = true }"#,
+        ),
+        (
+            "%{REQUEST_FILENAME} !-f",
+            "^/private/(.*) /login.php [L]",
+            r#"{ from = "~^/private/(.*)", to = "/login.php", end = true }"#,
+        ),
+    ] {
+        let [host, folder] = of(condition, rule);
+        assert!(host.report.keeps_access() && folder.report.keeps_access(), "{condition} {rule}");
+        assert!(host.toml.contains(written), "{condition} {rule}\n{}", host.toml);
+        assert!(!folder.toml.contains(written), "{condition} {rule}\n{}", folder.toml);
+    }
+    let looked_up = "%{LA-U:REQUEST_FILENAME} -f";
+    let [host, _] = of(looked_up, "^ - [L]\nRewriteRule ^ /index.php [L]");
+    assert!(host.toml.contains("front_controller = \"/index.php\""), "{}", host.toml);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl<'a> HostImport<'_, 'a> {
             directives.iter().filter(|one| one.is(name)).for_each(|one| self.keep(one));
         }
         let mut end = EarlierEnd::None;
-        for mut chain in chains(directives) {
+        for mut chain in chains(directives, scope) {
             let lines = chain.conditions.iter().chain([&chain.rule]);
             if !scope.is_on {
                 lines.for_each(|one| self.report.kept(&one.place, &one.shown()));
@@ -173,7 +173,7 @@ impl<'a> HostImport<'_, 'a> {
                 EarlierEnd::IfFile => chain.tests.push(CondTest::IsMissing),
                 EarlierEnd::Unknown => chain.tests.push(CondTest::Other),
             }
-            end = match end_for_files(&chain) {
+            end = match end_for_files(&chain, scope) {
                 Some(of_files) => {
                     self.keep(chain.rule);
                     if end == EarlierEnd::None { of_files } else { end }
@@ -338,9 +338,10 @@ impl<'a> HostImport<'_, 'a> {
 }
 
 /// How a rule ends the rules for paths of files or folders, if it does nothing else.
-fn end_for_files(chain: &RewriteChain<'_>) -> Option<EarlierEnd> {
+fn end_for_files(chain: &RewriteChain<'_>, scope: &RewriteScope) -> Option<EarlierEnd> {
     let is_test = |one: &&Directive, tests: &[&str]| {
-        one.first().contains("REQUEST_FILENAME") && tests.contains(&one.argument(1))
+        let is_file = one.first().contains("REQUEST_FILENAME") && !scope.is_no_file(one.first());
+        is_file && tests.contains(&one.argument(1))
     };
     let mut conditions = chain.conditions.iter();
     let is_end = chain.rule.argument(1) == "-"

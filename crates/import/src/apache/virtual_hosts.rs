@@ -6,7 +6,7 @@ use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
 use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
-use super::rewrite_chain::{CondTest, RewriteChain, chains};
+use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
@@ -253,7 +253,7 @@ impl<'a> HostsImport<'_, 'a> {
             return;
         }
         let own: Vec<&'a Directive> = host.directives.iter().collect();
-        for chain in chains(&own) {
+        for chain in chains(&own, &RewriteScope::default()) {
             self.redirected_by(&chain, host);
         }
     }
