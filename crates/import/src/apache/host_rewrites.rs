@@ -21,6 +21,9 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 /// The line that turns rewriting on.
 const ON: &str = "RewriteEngine on";
 
+/// The variable that excepts a request from the servers of `ProxyPass`.
+pub(super) const NO_PROXY: &str = "no-proxy";
+
 /// An earlier rule that ends the rules for some requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierEnd {
@@ -201,7 +204,8 @@ impl<'a> HostImport<'_, 'a> {
         let refuses = chain.flag(&["F", "FORBIDDEN"]).is_some()
             || chain.flag(&["G", "GONE"]).is_some()
             || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status))
-            || sets_handler(chain);
+            || sets_handler(chain)
+            || sets_no_proxy(chain);
         if let Err(why) = self.written(chain, scope) {
             let why = format!(
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
@@ -368,6 +372,12 @@ fn ends_otherwise(chain: &RewriteChain<'_>, scope: &RewriteScope) -> bool {
 fn sets_handler(chain: &RewriteChain<'_>) -> bool {
     let flag = chain.flag(&["H", "HANDLER"]).or(chain.flag(&["T", "TYPE"]));
     flag.is_some() && !ends_otherwise_than_php(chain.rule.first())
+}
+
+/// Whether a rule excepts paths from the servers of `ProxyPass`.
+fn sets_no_proxy(chain: &RewriteChain<'_>) -> bool {
+    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
+    chain.flags.iter().any(|(name, value)| is_variable(name) && value.starts_with(NO_PROXY))
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

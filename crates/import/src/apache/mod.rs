@@ -24,6 +24,8 @@ mod virtual_hosts;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod proxied_paths_tests;
+#[cfg(test)]
 mod script_tests;
 
 use config_reader::ApacheConfig;

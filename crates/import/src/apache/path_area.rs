@@ -73,31 +73,78 @@ impl PathArea {
         name.contains('.') && !name.starts_with('.')
     }
 
-    /// maitred's patterns for its paths without those of others. Others that are no prefix below
-    /// this one cannot be left out.
-    pub fn patterns_without(&self, others: &[&PathArea]) -> Vec<String> {
-        let PathArea::Below(prefix) = self else { return vec![self.pattern()] };
-        let below = others.iter().filter_map(|other| match other {
-            PathArea::Below(other) if other != prefix && is_below(other, prefix) => Some(other),
-            _ => None,
-        });
-        let literals: Vec<LiteralPath> = below
-            .flat_map(|other| {
-                let folder = LiteralPath { text: format!("{other}/"), is_exact: false };
-                [LiteralPath { text: other.clone(), is_exact: true }, folder]
-            })
-            .collect();
-        match (literals.is_empty(), prefix.is_empty()) {
-            (true, true) => vec!["/*".to_owned()],
-            (true, false) => vec![format!("~^{}(/|$)", regex::escape(prefix))],
-            (false, _) => {
-                let rest = without(&format!("{prefix}/"), &literals);
-                let rest = rest.unwrap_or_else(|| format!("{prefix}/*"));
-                let own = (!prefix.is_empty()).then(|| prefix.clone());
-                own.into_iter().chain([rest]).collect()
+    /// Whether it may have paths in common with another one.
+    pub fn may_overlap(&self, other: &PathArea) -> bool {
+        match (self, other) {
+            (PathArea::Below(one), PathArea::Below(other)) => {
+                is_below(one, other) || is_below(other, one)
             }
+            (PathArea::Regex(text), PathArea::Below(prefix))
+            | (PathArea::Below(prefix), PathArea::Regex(text)) => alternatives(text)
+                .into_iter()
+                .map(fixed_start)
+                .any(|fixed| fixed.starts_with(prefix.as_str()) || prefix.starts_with(fixed)),
+            _ => true,
         }
     }
+
+    /// maitred's patterns for its paths without those of others, as far as these are prefixes below
+    /// this one and not too many.
+    pub fn patterns_without(&self, others: &[&PathArea]) -> Vec<String> {
+        let PathArea::Below(prefix) = self else { return vec![self.pattern()] };
+        let inner = others.iter().filter_map(|other| inner_prefix(prefix, other));
+        let found = below_without(prefix, &inner.collect::<Vec<_>>());
+        found.or_else(|| below_without(prefix, &[])).unwrap_or_default()
+    }
+
+    /// maitred's patterns for its paths without all those of others; none if there are no such
+    /// patterns.
+    pub fn exact_patterns_without(&self, others: &[&PathArea]) -> Option<Vec<String>> {
+        let others: Vec<_> = others.iter().filter(|other| self.may_overlap(other)).collect();
+        let PathArea::Below(prefix) = self else {
+            return others.is_empty().then(|| vec![self.pattern()]);
+        };
+        let inner = others.into_iter().map(|other| inner_prefix(prefix, other));
+        below_without(prefix, &inner.collect::<Option<Vec<_>>>()?)
+    }
+}
+
+/// The prefix of an area below another prefix.
+fn inner_prefix<'a>(prefix: &str, area: &'a PathArea) -> Option<&'a str> {
+    match area {
+        PathArea::Below(inner) if inner != prefix && is_below(inner, prefix) => Some(inner),
+        _ => None,
+    }
+}
+
+/// maitred's patterns for the paths below a prefix without those below inner ones; none if these
+/// are too many.
+fn below_without(prefix: &str, inner: &[&str]) -> Option<Vec<String>> {
+    if inner.is_empty() {
+        return Some(vec![match prefix {
+            "" => "/*".to_owned(),
+            prefix => format!("~^{}(/|$)", regex::escape(prefix)),
+        }]);
+    }
+    let both = |inner: &&str| {
+        let folder = LiteralPath { text: format!("{inner}/"), is_exact: false };
+        [LiteralPath { text: (*inner).to_owned(), is_exact: true }, folder]
+    };
+    let literals: Vec<LiteralPath> = inner.iter().flat_map(both).collect();
+    let rest = without(&format!("{prefix}/"), &literals)?;
+    let own = (!prefix.is_empty()).then(|| prefix.to_owned());
+    Some(own.into_iter().chain([rest]).collect())
+}
+
+/// The text that all paths of an expression begin with; empty if that is not clear.
+fn fixed_start(expression: &str) -> &str {
+    let fixed = expression.strip_prefix('^').unwrap_or_default();
+    let end = fixed.find(['(', '[', '.', '*', '\\', '?', '{', '+', '$', '|']);
+    let (start, rest) = fixed.split_at(end.unwrap_or(fixed.len()));
+    // The letter before these may be missing.
+    let is_optional = rest.starts_with(['*', '?', '{']);
+    let mut letters = start.chars();
+    letters.next_back().filter(|_| is_optional).map_or(start, |_| letters.as_str())
 }
 
 /// Whether a path is a folder or in it.
