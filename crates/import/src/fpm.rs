@@ -268,6 +268,19 @@ impl PoolPlan {
         }
     }
 
+    /// What confines the scripts of a used pool; none of another one.
+    pub fn confinement(&self, name: &str) -> Option<Vec<Option<&str>>> {
+        let is_own = |index: &usize| self.name_here(*index) == name;
+        let index =
+            (0..self.pools.len()).find(is_own).filter(|_| self.used.iter().any(|one| one == name));
+        let entries = &self.pools.get(index?)?.entries;
+        let last = |name: &&str| {
+            let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
+            entries.iter().rev().find(is_it).map(|entry| entry.value.as_str())
+        };
+        Some(["user", "group", "chroot"].iter().chain(&CONFINING).map(last).collect())
+    }
+
     /// A parameter of a site that is an entry of its pool now.
     pub fn param(&mut self, pool: &str, place: &SourceLine, what: &str) {
         let (pool, place, what) = (pool.to_owned(), place.clone(), what.to_owned());

@@ -10,7 +10,7 @@ impl FileReader for AccessConf {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "/apache2.conf" => Ok(self.0.clone()),
-            "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
+            "/fpm.conf" => Ok(["www", "a", "b", "www2"].map(pool).concat()),
             "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
@@ -35,9 +35,12 @@ impl FileReader for AccessConf {
     }
 }
 
-/// A pool of php-fpm that listens on a socket of its name.
+/// A pool of php-fpm that listens on a socket of its name, with a user of its name without digits.
 fn pool(name: &str) -> String {
-    format!("[{name}]\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n")
+    let user = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    format!(
+        "[{name}]\nuser = {user}\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n"
+    )
 }
 
 /// The import of a virtual host with the document root `/srv/site1` and these lines.

@@ -3,6 +3,7 @@
 use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::{self, FolderAreas, MappedFolder, PathArea, is_shell_pattern};
+use super::path_pools::PathPool;
 use super::require_rules;
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
@@ -64,6 +65,8 @@ pub(super) struct HostImport<'w, 'a> {
     pub(super) mapped: Vec<MappedFolder>,
     /// All sections for its paths, in the order in which Apache merges them.
     pub(super) sections: Vec<AreaSection<'a>>,
+    /// The pools of some paths.
+    pub(super) path_pools: Vec<PathPool<'a>>,
 }
 
 /// Sections of folders, in the order of their merge: the depth, and the section.
@@ -90,6 +93,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             root: String::new(),
             mapped: Vec::new(),
             sections: Vec::new(),
+            path_pools: Vec::new(),
         }
     }
 
@@ -107,6 +111,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.php();
         self.redirects();
         self.rewriting();
+        self.pools_of_rewritten();
         self.proxies();
         self.access();
         self.responses();

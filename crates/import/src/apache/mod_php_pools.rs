@@ -4,6 +4,7 @@ use super::config_reader::ApacheConfig;
 use super::virtual_hosts::last;
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
+use crate::fpm::CONFINING;
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -90,6 +91,16 @@ impl ModPhpPools {
         let name = pool.name.clone();
         self.pools.push((entries, pool));
         name
+    }
+
+    /// What confines the scripts of a pool.
+    pub fn confinement(&self, name: &str) -> Option<Vec<Option<&str>>> {
+        let (entries, _) = self.pools.iter().find(|(_, pool)| pool.name == name)?;
+        let last = |name: &&str| {
+            let found = entries.iter().rev().find(|one| one.name == *name);
+            found.map(|one| one.value.toml.as_str())
+        };
+        Some(["user", "group"].iter().chain(&CONFINING).map(last).collect())
     }
 
     /// The sections of the pools, with findings for Apache's lines about its processes.

@@ -160,6 +160,36 @@ fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
 }
 
 #[test]
+fn scripts_that_may_run_for_paths_of_another_pool_are_left_out_as_access() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let front = in_folder("/srv/site1", "FallbackResource /index.php");
+    let files = in_folder("/srv/site1", "AllowOverride All");
+    let of_folder = |name: &str, lines: &str| in_folder(&format!("/srv/{name}"), lines);
+    let (www, alias) = (passes_to("www"), "Alias /pma /srv/pma\n");
+    let basedir = "php_admin_value open_basedir /srv/site1/app";
+    for (handlers, is_access) in [
+        (format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))), true),
+        (format!("{www}\n{}", of_folder("site1/app", &passes_to("www2"))), false),
+        (format!("{www}\n{alias}{}", of_folder("pma", &passes_to("a"))), false),
+        (format!("{module}\n{}", of_folder("site1/app", basedir)), true),
+        (format!("{module}\n{}", of_folder("site1/app", "php_value memory_limit 8M")), false),
+    ] {
+        for rewrites in [&front, &files] {
+            let imported = of_host(&format!("{handlers}\n{rewrites}"));
+            let Imported { report, toml, .. } = &imported;
+            assert_eq!(
+                !report.keeps_access(),
+                is_access,
+                "{handlers}\n{rewrites}\n{toml}\n{report}"
+            );
+            assert!(imported.toml.contains("paths = "), "{handlers}\n{}", imported.toml);
+        }
+    }
+    let none = of_host(&format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))));
+    assert!(none.report.keeps_access(), "{}", none.report);
+}
+
+#[test]
 fn scripts_whose_pool_is_unknown_do_not_run() {
     let module = "LoadModule php_module /m.so\n";
     let of_all = "<FilesMatch \\.php$>\nSetHandler application/x-httpd-php\n</FilesMatch>";
