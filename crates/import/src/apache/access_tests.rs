@@ -205,6 +205,48 @@ fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
 }
 
 #[test]
+fn folders_have_one_name_and_are_those_that_urls_lead_to() {
+    for (lines, denied, open) in [
+        (
+            "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>\n\
+             <Directory /srv/site1/docs>\nRequire all granted\n</Directory>",
+            "/docs/a",
+            "/a",
+        ),
+        (
+            "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>\n\
+             <DirectoryMatch ^/srv/site1/docs/>\nRequire all granted\n</DirectoryMatch>",
+            "/docs/a",
+            "/a",
+        ),
+        (
+            "Define BASE /srv/\nDocumentRoot ${BASE}/site1/.\n<Directory ${BASE}/site1/private>\n\
+             Require all denied\n</Directory>",
+            "/private/a",
+            "/a",
+        ),
+        (
+            "<Directory /srv/site1//x/../private/>\nRequire all denied\n</Directory>",
+            "/private/a",
+            "/x/a",
+        ),
+        (
+            "<Directory /srv/site1/private/.//>\nRequire all denied\n</Directory>\n\
+             <Directory /srv/site1/.//>\nRequire all granted\n</Directory>",
+            "/private/a",
+            "/a",
+        ),
+    ] {
+        expect_denied(lines, &[denied], &[open]);
+    }
+    let uploads = "Define SITE /srv/site1/\nAddHandler proxy:unix:/run/www.sock|fcgi://x .php\n\
+                   <Directory ${SITE}/uploads>\nphp_admin_flag engine off\n</Directory>";
+    assert!(!runs_script(&of_host(uploads), "/uploads/a.php"), "{}", of_host(uploads).toml);
+    let hidden = of_host("Alias /docs/ /srv/docs\nAlias /docs/old /srv/old");
+    assert!(!hidden.toml.contains("/srv/old"), "{}", hidden.toml);
+}
+
+#[test]
 fn the_clear_folders_of_a_section_are_denied_beside_unclear_ones() {
     // The second one is unclear for the alias alone.
     for expression in ["^(/a)?/srv/site1/b|/vendor/", "^/srv/site1(/a)?/vendor"] {

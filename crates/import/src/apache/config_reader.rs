@@ -38,12 +38,23 @@ pub struct ApacheConfig {
 }
 
 impl ApacheConfig {
-    /// A path, which may be relative to `ServerRoot`.
+    /// A path, which may be relative to `ServerRoot`, as Apache compares it: without empty names,
+    /// `.` and `..`, and without a slash at its end.
     pub fn absolute(&self, path: &str) -> String {
-        match path.starts_with('/') {
+        let path = match path.starts_with('/') {
             true => path.to_owned(),
             false => format!("{}/{path}", self.server_root),
+        };
+        let mut names = Vec::new();
+        for name in path.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => drop(names.pop()),
+                name => names.push(name),
+            }
         }
+        let start = if path.starts_with('/') { "/" } else { "" };
+        format!("{start}{}", names.join("/"))
     }
 }
 

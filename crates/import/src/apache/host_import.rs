@@ -173,8 +173,8 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 match section.name.to_ascii_lowercase().as_str() {
                     "<directory" if section.first() == "~" => regexes.push(section),
                     "<directory" => {
-                        let depth = section.first().trim_end_matches('/').split('/').count();
-                        folders.push((depth, section));
+                        let path = self.config.absolute(section.first());
+                        folders.push((path.trim_end_matches('/').split('/').count(), section));
                     }
                     "<directorymatch" => regexes.push(section),
                     "<files" | "<filesmatch" => files.push(section),
@@ -432,7 +432,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         for section in sections {
             let Some(line) = section.last("AllowOverride") else { continue };
             let folder = section.section.map(Directive::first).unwrap_or_default();
-            let folder = folder.trim_end_matches('/').to_owned();
+            let folder = self.config.absolute(folder).trim_end_matches('/').to_owned();
             let is_on = !line.first().eq_ignore_ascii_case("none");
             if !is_on || is_shell_pattern(&folder) || folder == self.root {
                 continue;

@@ -45,7 +45,10 @@ impl<'a> HostImport<'_, 'a> {
                 self.root = folder;
                 continue;
             }
-            if self.mapped.iter().any(|known| known.prefix == prefix) {
+            // Nor after one for the paths around its own.
+            let below = PathArea::Below(prefix.clone());
+            let earlier = self.mapped.iter().skip(1).map(|one| one.prefix.clone());
+            if earlier.map(PathArea::Below).any(|area| area.covers(&below)) {
                 self.keep(alias);
                 continue;
             }

@@ -177,25 +177,40 @@ pub(super) fn of_directory(
     mapped: &[MappedFolder],
 ) -> FolderAreas {
     let mut areas = FolderAreas::default();
+    for one in mapped {
+        let FolderAreas { mut clear, unclear } = of_mapped(section, config, one);
+        // URLs lead to the folder of an alias, not to the one of its name beside others.
+        let is_hidden = |area: &PathArea| {
+            let mut longer = mapped.iter().filter(|other| other.prefix.len() > one.prefix.len());
+            longer.any(|other| PathArea::Below(other.prefix.clone()).covers(area))
+        };
+        clear.retain(|area| !is_hidden(area));
+        areas.clear.extend(clear);
+        areas.unclear = areas.unclear.or(unclear);
+    }
+    areas
+}
+
+/// The areas of a `<Directory>` in one folder that URLs lead to.
+fn of_mapped(section: &Directive, config: &ApacheConfig, mapped: &MappedFolder) -> FolderAreas {
+    let mut areas = FolderAreas::default();
     let is_regex = section.is("<DirectoryMatch") || section.first() == "~";
     if is_regex {
         let text = section.arguments.last().map(String::as_str).unwrap_or_default();
-        mapped.iter().for_each(|one| folder_regex::add_areas(text, one, &mut areas));
+        folder_regex::add_areas(text, mapped, &mut areas);
         return areas;
     }
     let path = config.absolute(section.first());
     let path = path.trim_end_matches('/');
-    let clear = &mut areas.clear;
-    for MappedFolder { prefix, folder } in mapped {
-        if is_shell_pattern(path) {
-            clear.extend(of_wildcards(path, prefix, folder));
-        } else if is_below(folder, path) {
-            clear.push(PathArea::Below(prefix.clone()));
-        } else if let Some(rest) = path.strip_prefix(folder.as_str())
-            && rest.starts_with('/')
-        {
-            clear.push(PathArea::Below(format!("{prefix}{rest}")));
-        }
+    let MappedFolder { prefix, folder } = mapped;
+    if is_shell_pattern(path) {
+        areas.clear.extend(of_wildcards(path, prefix, folder));
+    } else if is_below(folder, path) {
+        areas.clear.push(PathArea::Below(prefix.clone()));
+    } else if let Some(rest) = path.strip_prefix(folder.as_str())
+        && rest.starts_with('/')
+    {
+        areas.clear.push(PathArea::Below(format!("{prefix}{rest}")));
     }
     areas
 }
