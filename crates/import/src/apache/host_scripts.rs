@@ -14,6 +14,9 @@ use crate::values::alternatives;
 const CGI_HANDLERS: [&str; 6] =
     ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
 
+/// The type that mod_php takes for its own, and how its other types begin.
+const PHP_TYPE: &str = "application/x-httpd-php";
+
 /// A script that no configuration names.
 pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
 
@@ -95,8 +98,25 @@ impl<'a> HostImport<'_, 'a> {
         self.report.access_left_out(&one.line.place, &one.line.shown(), &why);
     }
 
-    /// The source of CGI programs is not sent, and that of PHP never is.
+    /// The names of handlers and types that an `Action` leads to a script, which may be a gate.
+    fn actions(&mut self) -> Vec<String> {
+        let sections = self.sections.iter();
+        let lines: Vec<&'a Directive> = sections.flat_map(|one| one.all("Action")).collect();
+        for line in &lines {
+            let name = line.first().to_ascii_lowercase();
+            if name.contains('/') && !name.starts_with(PHP_TYPE) {
+                let why = "the files of a type are sent, and not passed to a script: deny them, or \
+                           move them out of the document root";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+            }
+        }
+        lines.into_iter().map(|line| line.first().to_ascii_lowercase()).collect()
+    }
+
+    /// The source of CGI programs is not sent, nor what an `Action` passes to a script, and the
+    /// source of PHP never is.
     fn programs(&mut self) {
+        let actions = self.actions();
         for section in self.sections.clone() {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
@@ -107,7 +127,9 @@ impl<'a> HostImport<'_, 'a> {
                     self.nothing_here(line, &section.area, why);
                     continue;
                 }
-                if !CGI_HANDLERS.contains(&handler.as_str()) || !is_set && !line.is("AddHandler") {
+                let is_program =
+                    CGI_HANDLERS.contains(&handler.as_str()) || actions.contains(&handler);
+                if !is_program || !is_set && !line.is("AddHandler") {
                     continue;
                 }
                 let names = program_extensions(&line.arguments[1..]);
@@ -117,16 +139,15 @@ impl<'a> HostImport<'_, 'a> {
                     false => files_with(&names, &section),
                 };
                 let Some(area) = area else {
-                    let why = "CGI programs do not run here; write `deny` of the site for them, \
-                               or their source is sent";
+                    let why = "only PHP runs here; write `deny` of the site for its files, or they \
+                               are sent";
                     self.report.access_left_out(&line.place, &line.shown(), why);
                     continue;
                 };
                 if is_set && (is_of_php(&area) || area.has(ANY_SCRIPT) && !area.is_all()) {
                     continue;
                 }
-                let why = "CGI programs do not run here; the paths are a 404";
-                self.nothing_here(line, &area, why);
+                self.nothing_here(line, &area, "only PHP runs here; the paths are a 404");
             }
         }
     }

@@ -44,6 +44,21 @@ fn the_source_of_cgi_programs_is_denied() {
 }
 
 #[test]
+fn what_an_action_passes_to_a_script_is_not_sent() {
+    let gate = "Action Gate /gate.php";
+    let members = in_folder("/srv/site1/members", "SetHandler gate");
+    expect_denied(&format!("{gate}\n{members}"), &["/members/a.txt"], &["/a.txt"]);
+    expect_denied(&format!("{gate} virtual\nAddHandler gate .pdf"), &["/a/b.pdf"], &["/a.txt"]);
+    let inner = in_folder("/srv/site1/members", gate);
+    expect_denied(&format!("{inner}\n<Files *.pdf>\nSetHandler gate\n</Files>"), &["/b.pdf"], &[]);
+    let of_php = "Action application/x-httpd-php /php\nAction php5-fcgi /php\n\
+                  <FilesMatch \"\\.php$\">\nSetHandler php5-fcgi\n</FilesMatch>";
+    expect_denied(of_php, &[], &["/a.php"]);
+    let of_type = of_host("Action application/pdf /gate.php");
+    assert!(!of_type.report.keeps_access(), "{}", of_type.report);
+}
+
+#[test]
 fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     let of_folders =
         |line: &str| format!("<DirectoryMatch \"^/srv/site1/(a|b)/\">\n{line}\n</DirectoryMatch>");
