@@ -27,6 +27,8 @@ mod access_tests;
 mod proxied_paths_tests;
 #[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod virtual_host_tests;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};

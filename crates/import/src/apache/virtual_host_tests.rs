@@ -1,0 +1,45 @@
+//! The names of an imported site are those that lead to its virtual host.
+
+use super::access_tests::of_host;
+use super::*;
+
+/// A virtual host after that of `a.example`.
+fn host(lines: &str) -> String {
+    format!("</VirtualHost>\n<VirtualHost *:80>\nDocumentRoot /srv/b\n{lines}\n")
+}
+
+#[test]
+fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
+    let closed = "<Location />\nRequire all denied\n</Location>";
+    for (alias, name, is_hidden) in [
+        ("*", "admin.example.com", true),
+        ("*.example.com", "admin.example.com", true),
+        ("*.EXAMPLE.com", "a.admin.example.com", true),
+        ("admin*", "admin.example.com", true),
+        ("*.example.com", "example.com", false),
+        ("www.example.com", "admin.example.com", false),
+    ] {
+        let wildcard = format!("ServerName b.example\nServerAlias {alias}\n{closed}");
+        let exact = format!("ServerName c.example\nServerAlias {name}");
+        let imported = of_host(&[host(&wildcard), host(&exact)].concat());
+        let Imported { report, toml, .. } = &imported;
+        let hides = !toml.contains(&format!("\"{name}\""));
+        assert_eq!(hides, is_hidden, "{alias} {name}\n{toml}");
+        assert_eq!(!report.keeps_access(), is_hidden, "{alias} {name}\n{report}");
+        let ordered = of_host(&[host(&exact), host(&wildcard)].concat());
+        assert!(ordered.report.keeps_access(), "{alias} {name}\n{}", ordered.report);
+    }
+    let longer = [
+        host("ServerName b.example\nServerAlias *.example.com"),
+        host("ServerName c.example\nServerAlias *.b.example.com"),
+    ];
+    assert!(!of_host(&longer.concat()).report.keeps_access());
+    let elsewhere = "</VirtualHost>\n<VirtualHost *:443>\nServerName admin.example.com\n\
+                     DocumentRoot /srv/c\nSSLEngine on\nSSLCertificateFile /c.pem";
+    let elsewhere = [host("ServerName b.example\nServerAlias *.example.com"), elsewhere.to_owned()];
+    assert!(
+        of_host(&elsewhere.concat()).report.keeps_access(),
+        "{}",
+        of_host(&elsewhere.concat()).report
+    );
+}
