@@ -3,16 +3,25 @@
 use super::host_import::{AreaSection, HostImport, is_files};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::{self, PathArea};
-use super::path_pools::other_source;
+use super::path_pools::{other_name, other_source};
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
 use crate::toml_text;
-use crate::values::alternatives;
 
 /// Handlers that run a file as a program.
-const CGI_HANDLERS: [&str; 6] =
-    ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
+const CGI_HANDLERS: [&str; 7] = [
+    "application/x-httpd-cgi",
+    "cgi-script",
+    "fcgid-script",
+    "fastcgi-script",
+    "lua-script",
+    "perl-script",
+    "wsgi-script",
+];
+
+/// Handlers and types of mod_php that run a file.
+const MODULE_HANDLERS: [&str; 4] = [PHP_TYPE, "php-script", "php5-script", "php7-script"];
 
 /// The type that mod_php takes for its own, and how its other types begin.
 const PHP_TYPE: &str = "application/x-httpd-php";
@@ -120,7 +129,7 @@ impl<'a> HostImport<'_, 'a> {
         for section in self.sections.clone() {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
-                let is_set = line.is("SetHandler");
+                let is_set = line.is("SetHandler") || line.is("ForceType");
                 if is_set && handler.starts_with("proxy:") && fcgi_address(line.first()).is_none() {
                     let why = "only FastCGI servers run scripts here; the paths are a 404: write \
                                `[[sites.proxy]]` in place of the `deny`";
@@ -129,7 +138,8 @@ impl<'a> HostImport<'_, 'a> {
                 }
                 let is_program =
                     CGI_HANDLERS.contains(&handler.as_str()) || actions.contains(&handler);
-                if !is_program || !is_set && !line.is("AddHandler") {
+                let adds = line.is("AddHandler") || line.is("AddType");
+                if !is_program || !is_set && !adds {
                     continue;
                 }
                 let names = program_extensions(&line.arguments[1..]);
@@ -144,7 +154,7 @@ impl<'a> HostImport<'_, 'a> {
                     self.report.access_left_out(&line.place, &line.shown(), why);
                     continue;
                 };
-                if is_set && (is_of_php(&area) || area.has(ANY_SCRIPT) && !area.is_all()) {
+                if is_set && is_of_php(&area) {
                     continue;
                 }
                 self.nothing_here(line, &area, "only PHP runs here; the paths are a 404");
@@ -223,7 +233,7 @@ impl<'a> HostImport<'_, 'a> {
     fn php_handler(&self, word: &str) -> Option<PhpHandler> {
         let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
         let lower = word.to_ascii_lowercase();
-        let is_module = has_module && lower.contains("php") && !lower.contains("source");
+        let is_module = has_module && MODULE_HANDLERS.contains(&lower.as_str());
         let address = fcgi_address(word).map(PhpHandler::Fcgi);
         address.or(is_module.then_some(PhpHandler::Module))
     }
@@ -253,12 +263,9 @@ impl<'a> HostImport<'_, 'a> {
         if !adds || !line.arguments.iter().skip(1).any(is_php) {
             return None;
         }
-        let first = line.first().to_ascii_lowercase();
-        let is_other = !first.contains("php") || first.contains("source");
         // A type does not decide where there is a handler.
         let is_undone = is_by("AddType") || line.is("AddHandler") && is_by("AddHandler");
-        let none = (is_other && is_undone).then_some(PhpHandler::None);
-        self.php_handler(line.first()).or(none)
+        self.php_handler(line.first()).or(is_undone.then_some(PhpHandler::None))
     }
 
     fn site_pool(&mut self, handler: &PhpHandler, line: &'a Directive, settings: Vec<PoolEntry>) {
@@ -444,10 +451,9 @@ fn scripts_below(area: &PathArea) -> PathArea {
     }
 }
 
-/// Whether an expression is for PHP alone.
+/// Whether an area is an expression for the source of PHP alone.
 fn is_of_php(area: &PathArea) -> bool {
-    let PathArea::Regex(text) = area else { return false };
-    alternatives(text).iter().all(|one| one.ends_with("\\.php$"))
+    matches!(area, PathArea::Regex(_)) && other_name(area).is_none()
 }
 
 /// The extensions of these but PHP's, as expressions.

@@ -214,18 +214,26 @@ fn matches_name(part: &str, name: &str) -> bool {
     last.map_or(true, |last| last.is_match(name))
 }
 
+fn is_other_name(name: &str) -> bool {
+    !is_php_source(format!("/{name}").as_bytes())
+}
+
 /// The end of a name of files that are passed to PHP, and that are no PHP source here.
 pub(super) fn other_source(one: &AreaHandler<'_>) -> Option<String> {
-    let is_other = |name: &str| !is_php_source(format!("/{name}").as_bytes());
     if one.line.is("AddHandler") || one.line.is("AddType") {
         let mut ends = one.line.arguments.iter().skip(1).map(|end| end.trim_start_matches('.'));
-        return ends.find(|end| is_other(&format!("zz9.{end}"))).map(|end| format!(".{end}"));
+        return ends.find(|end| is_other_name(&format!("zz9.{end}"))).map(|end| format!(".{end}"));
     }
-    let PathArea::Regex(text) = &one.area else { return None };
+    other_name(&one.area)
+}
+
+/// The end of a name of files that an expression matches, and that are no PHP source here.
+pub(super) fn other_name(area: &PathArea) -> Option<String> {
+    let PathArea::Regex(text) = area else { return None };
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words = words.filter(|word| !word.is_empty());
     let ends = words.clone().chain(OTHER_ENDS).map(|end| format!("zz9.{end}"));
-    let mut names = ends.chain(words.map(str::to_owned)).filter(|name| is_other(name));
+    let mut names = ends.chain(words.map(str::to_owned)).filter(|name| is_other_name(name));
     let all = alternatives(text);
     let found = names.find(|name| all.iter().any(|part| matches_name(part, name)))?;
     Some(found.trim_start_matches("zz9").to_owned())

@@ -39,8 +39,13 @@ fn the_source_of_cgi_programs_is_denied() {
     let add = "AddHandler cgi-script .pl cgi";
     expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
     expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
-    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
-    expect_denied(set, &["/run/a"], &["/runs"]);
+    for line in
+        ["SetHandler fcgid-script", "SetHandler application/x-httpd-cgi", "ForceType cgi-script"]
+    {
+        let set = format!("<Location /run>\n{line}\n</Location>");
+        expect_denied(&set, &["/run/a"], &["/runs"]);
+    }
+    expect_denied("AddType application/x-httpd-cgi .cgi .pl", &["/a.pl"], &["/a.plx"]);
 }
 
 #[test]
@@ -71,6 +76,10 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
     let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
     expect_denied(index, &[], &["/index.php"]);
+    let mixed = "<FilesMatch \"\\.(php|pl|cgi)$\">\nSetHandler fcgid-script\n</FilesMatch>";
+    expect_denied(mixed, &["/a.pl", "/b/a.cgi"], &["/a.css"]);
+    let of_php = "<FilesMatch \"\\.ph(p|tml)$\">\nSetHandler fcgid-script\n</FilesMatch>";
+    expect_denied(of_php, &[], &["/a.php"]);
     for lines in [
         "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
         "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
@@ -102,6 +111,10 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
         (&*of_app, "app/up", "SetHandler text/plain"),
         (&*of_all, "up", "<FilesMatch \\.php$>\nSetHandler cgi-script\n</FilesMatch>"),
         (module, "up", "php_value engine off"),
+        (module, "up", "SetHandler no-php"),
+        (module, "up", "AddHandler no-php .php"),
+        (module, "up", "SetHandler application/x-httpd-php-source"),
+        (&*added, "up", "AddHandler application/x-httpd-php .php"),
     ] {
         let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
         let imported = of_host(&lines);
