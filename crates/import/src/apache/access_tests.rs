@@ -12,6 +12,14 @@ impl FileReader for AccessConf {
             "/apache2.conf" => Ok(self.0.clone()),
             "/fpm.conf" => Ok(["www", "a", "b", "www2"].map(pool).concat()),
             "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
+            "/srv/typed/.htaccess" => {
+                Ok("<Files *.php>\nForceType text/plain\n</Files>".to_owned())
+            }
+            "/srv/removed/.htaccess" => Ok("RemoveType .php .phtml".to_owned()),
+            "/srv/added/.htaccess" => Ok("AddType text/plain .PHP".to_owned()),
+            "/srv/pdf/.htaccess" => {
+                Ok("<FilesMatch \"\\.(pdf|zip)$\">\nForceType a/b\n</FilesMatch>".to_owned())
+            }
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),

@@ -68,6 +68,9 @@ impl<'a> HostImport<'_, 'a> {
         let general = general.map(|one| (one.handler.clone(), one.line));
         let is_module = general.as_ref().is_some_and(|(one, _)| *one == PhpHandler::Module);
         let settings = self.php_settings(is_module);
+        if let Some((_, line)) = general {
+            self.types_of_files(line);
+        }
         match general {
             Some((PhpHandler::None, line)) => self.no_php(line),
             Some((handler, line)) => self.site_pool(&handler, line, settings.clone()),
@@ -91,7 +94,7 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Files that are passed to PHP and are served here.
     fn source_of_others(&mut self, one: &AreaHandler<'a>) {
-        let is_for_all = one.area.has("/zz9/zz9.zz9");
+        let is_for_all = matches!(one.area, PathArea::Below(_)) || one.area.has("/zz9/zz9.zz9");
         if one.handler == PhpHandler::None || is_engine(one.line) {
             return;
         }
@@ -191,6 +194,7 @@ impl<'a> HostImport<'_, 'a> {
                 }
             }
         }
+        by_extension.extend(self.forced_types(&by_extension));
         found.extend(self.passed_scripts());
         // `SetHandler` decides in place of an extension.
         by_extension.append(&mut found);
@@ -230,7 +234,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// What a word of Apache's names: mod_php, or a FastCGI server.
-    fn php_handler(&self, word: &str) -> Option<PhpHandler> {
+    pub(super) fn php_handler(&self, word: &str) -> Option<PhpHandler> {
         let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
         let lower = word.to_ascii_lowercase();
         let is_module = has_module && MODULE_HANDLERS.contains(&lower.as_str());

@@ -16,6 +16,7 @@ mod log_formats;
 mod mod_php_pools;
 mod path_area;
 mod path_pools;
+mod php_types;
 mod require_rules;
 mod rewrite_chain;
 mod served_hosts;

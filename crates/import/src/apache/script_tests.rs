@@ -131,6 +131,49 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
 }
 
 #[test]
+fn a_type_decides_where_php_runs_by_a_type_alone() {
+    let module = "LoadModule php_module /m.so\n";
+    let added = format!("{module}AddType application/x-httpd-php .php\n");
+    let by_handler = format!("{module}AddHandler application/x-httpd-php .php\n");
+    let uploads = in_folder("/srv/site1/uploads", "ForceType application/octet-stream");
+    let pdf = "<FilesMatch \"\\.pdf$\">\nForceType application/octet-stream\n</FilesMatch>";
+    for (lines, runs) in [
+        (format!("{added}{uploads}"), false),
+        (format!("{uploads}{added}"), false),
+        (format!("{added}{}", uploads.replace("application/octet-stream", "None")), true),
+        (format!("{added}{pdf}"), true),
+        (format!("{by_handler}{uploads}"), true),
+        (format!("{}\n{uploads}", passes_to("www")), true),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+    for line in ["ForceType application/x-httpd-php", "SetHandler application/x-httpd-php"] {
+        let all = of_host(&format!("{added}{}", in_folder("/srv/site1/a", line)));
+        assert!(!all.report.keeps_access(), "{line}\n{}", all.report);
+    }
+}
+
+#[test]
+fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
+    let module = "LoadModule php_module /m.so\n";
+    for (folder, handler, is_access) in [
+        ("typed", "AddType application/x-httpd-php .php", true),
+        ("removed", "AddType application/x-httpd-php .php", true),
+        ("added", "AddType application/x-httpd-php .php", true),
+        ("pdf", "AddType application/x-httpd-php .php", false),
+        ("typed", "AddHandler application/x-httpd-php .php", false),
+    ] {
+        let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
+        let lines = format!("{module}{handler}\nDocumentRoot /srv/{folder}\n{root}");
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
 fn files_of_the_server_precede_those_of_a_folder() {
     let none = "<FilesMatch \".+\\.ph(p[345]?|t|tml)$\">\nSetHandler None\n</FilesMatch>";
     let module = "LoadModule php_module /m.so\n<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
