@@ -1,11 +1,24 @@
 //! The names of an imported site are those that lead to its virtual host.
 
-use super::access_tests::of_host;
+use super::access_tests::{expect_denied, of_host};
 use super::*;
 
 /// A virtual host after that of `a.example`.
 fn host(lines: &str) -> String {
     format!("</VirtualHost>\n<VirtualHost *:80>\nDocumentRoot /srv/b\n{lines}\n")
+}
+
+#[test]
+fn each_use_of_a_macro_has_its_own_values_and_findings() {
+    let site = "<Macro Site $dir $dir_private>\n<Directory $dir_private>\nRequire all denied\n\
+                </Directory>\n<Directory $dir/$dir_private>\nRequire all denied\n</Directory>\n\
+                </Macro>\nUse Site /srv/site1 /srv/site1/private";
+    expect_denied(site, &["/private/a"], &["/_private/a"]);
+    let header = "<Macro Without $action $name>\nRequestHeader $action $name\n</Macro>\n\
+                  Use Without unset Proxy\nUse Without unset X-User";
+    assert!(!of_host(header).report.keeps_access(), "{}", of_host(header).report);
+    let known = header.replace("X-User", "Proxy");
+    assert!(of_host(&known).report.keeps_access(), "{}", of_host(&known).report);
 }
 
 #[test]
