@@ -127,6 +127,31 @@ const NOT_NEEDED_EITHER: [&str; 8] = [
 const TUNING: [&str; 7] =
     ["h2", "addicon", "index", "adddescription", "defaulticon", "headername", "readmename"];
 
+/// Beginnings of names of directives for TLS that do not decide which clients are let in.
+const OF_TLS: [&str; 21] = [
+    "sslcadnrequest",
+    "sslcertificate",
+    "sslciphersuite",
+    "sslcompression",
+    "sslcryptodevice",
+    "sslengine",
+    "sslfips",
+    "sslhonorcipherorder",
+    "sslinsecurerenegotiation",
+    "sslocsp",
+    "sslopensslconfcmd",
+    "sslpassphrasedialog",
+    "sslprotocol",
+    "sslproxy",
+    "sslrandomseed",
+    "sslrenegbuffersize",
+    "sslsession",
+    "sslstapling",
+    "sslstrictsnivhostcheck",
+    "sslusestapling",
+    "sslvhostsnipolicy",
+];
+
 /// Directives that do not decide who may see what, and what to do.
 const BY_HAND: [(&str, &str); 30] = [
     ("action", "CGI programs do not run here"),
@@ -187,30 +212,17 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
     let name = directive.name.to_ascii_lowercase();
     let name = name.as_str();
     let by_hand = BY_HAND.iter().find(|(known, _)| *known == name);
-    let of_tls = name.starts_with("ssl")
-        && ![
-            "sslverifyclient",
-            "sslverifydepth",
-            "sslcacertificatefile",
-            "sslcacertificatepath",
-            "sslcarevocationfile",
-            "sslcarevocationpath",
-            "sslcarevocationcheck",
-            "sslrequire",
-            "sslrequiressl",
-            "sslusername",
-            "ssloptions",
-            "sslfakebasicauth",
-        ]
-        .contains(&name)
-        && !name.starts_with("sslproxy")
-        && by_hand.is_none();
+    let of_tls = OF_TLS.iter().any(|start| name.starts_with(start)) && by_hand.is_none();
     match name {
         _ if NOT_NEEDED.contains(&name) || NOT_NEEDED_EITHER.contains(&name) => {
             ApacheDirective::NotNeeded
         }
         _ if TUNING.iter().any(|start| name.starts_with(start)) => ApacheDirective::NotNeeded,
-        _ if of_tls || name.starts_with("sslproxy") => ApacheDirective::NotNeeded,
+        // Revoked certificates of clients are refused.
+        "sslocspenable" if !directive.first().eq_ignore_ascii_case("off") => {
+            ApacheDirective::Access
+        }
+        _ if of_tls => ApacheDirective::NotNeeded,
         "<proxy" | "<proxymatch" => of_proxy(directive),
         "<if" | "<elseif" | "<else" | "<limit" | "<limitexcept" => of_condition(directive),
         "accessfilename" => match directive.arguments.as_slice() {

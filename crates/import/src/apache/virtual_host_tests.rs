@@ -1,4 +1,4 @@
-//! The names of an imported site are those that lead to its virtual host.
+//! Virtual hosts as a whole: names, macros, TLS.
 
 use super::access_tests::{expect_denied, of_host};
 use super::*;
@@ -6,6 +6,19 @@ use super::*;
 /// A virtual host after that of `a.example`.
 fn host(lines: &str) -> String {
     format!("</VirtualHost>\n<VirtualHost *:80>\nDocumentRoot /srv/b\n{lines}\n")
+}
+
+#[test]
+fn directives_for_tls_that_refuse_clients_are_left_out_as_access() {
+    for line in
+        ["SSLOCSPEnable on", "SSLOCSPEnable leaf", "SSLSRPVerifierFile /srp", "SSLNewName on"]
+    {
+        assert!(!of_host(line).report.keeps_access(), "{line}");
+    }
+    let harmless = "SSLOCSPEnable off\nSSLOCSPDefaultResponder http://a/\nSSLUseStapling on\n\
+                    SSLSessionTickets off\nSSLProxyVerify none\nSSLCertificateChainFile /c.pem\n\
+                    SSLCipherSuite HIGH";
+    assert!(of_host(harmless).report.keeps_access(), "{}", of_host(harmless).report);
 }
 
 #[test]
