@@ -268,17 +268,16 @@ impl PoolPlan {
         }
     }
 
-    /// What confines the scripts of a used pool; none of another one.
-    pub fn confinement(&self, name: &str) -> Option<Vec<Option<&str>>> {
-        let is_own = |index: &usize| self.name_here(*index) == name;
-        let index =
-            (0..self.pools.len()).find(is_own).filter(|_| self.used.iter().any(|one| one == name));
-        let entries = &self.pools.get(index?)?.entries;
+    /// The values of settings in a used pool, also those of PHP; none of another pool.
+    pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
+        let index = (0..self.pools.len()).find(|index| self.name_here(*index) == pool);
+        let index = index.filter(|_| self.used.iter().any(|used| used == pool))?;
         let last = |name: &&str| {
             let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
-            entries.iter().rev().find(is_it).map(|entry| entry.value.as_str())
+            let found = self.pools[index].entries.iter().rev().find(is_it);
+            found.map(|entry| entry.value.as_str())
         };
-        Some(["user", "group", "chroot"].iter().chain(&CONFINING).map(last).collect())
+        Some(names.iter().map(last).collect())
     }
 
     /// A parameter of a site that is an entry of its pool now.

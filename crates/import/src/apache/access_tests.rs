@@ -582,6 +582,9 @@ fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_acces
         "AccessFileName .acl .htaccess",
         "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
         "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
+        "SetEnv PHP_VALUE \"auto_prepend_file=/srv/gate.php\"",
+        "<Files admin.php>\nphp_value auto_prepend_file /srv/gate.php\n</Files>",
+        "<FilesMatch a>\nphp_admin_value disable_classes X\n</FilesMatch>",
     ] {
         let imported = of_host(lines);
         assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);

@@ -5,7 +5,7 @@ use super::mod_php_pools::PoolEntry;
 use super::path_area::{self, PathArea};
 use super::path_pools::{other_name, other_source};
 use crate::file_draft::Placed;
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
 use crate::source_directive::Directive;
 use crate::toml_text;
 
@@ -375,7 +375,7 @@ impl<'a> HostImport<'_, 'a> {
                     if is_module && matches!(section.area, PathArea::Below(_)) {
                         continue;
                     }
-                    let decides = ["open_basedir", "disable_functions"].contains(&line.first());
+                    let decides = deciding_settings().any(|name| name == line.first());
                     let why = "settings of PHP are those of a pool: give the folder a pool of its \
                                own (`paths`), or set it in `.user.ini`";
                     match decides {
@@ -406,8 +406,7 @@ impl<'a> HostImport<'_, 'a> {
             sections.filter(|line| line.is("SetEnv") && names.contains(&line.first())).collect();
         for line in of_php {
             let value = line.argument(1);
-            let decides =
-                ["open_basedir", "disable_functions"].iter().any(|one| value.contains(one));
+            let decides = deciding_settings().any(|name| value.contains(name));
             let why = "set `php_admin_value` of the pool";
             match decides {
                 true => self.report.access_left_out(&line.place, &line.shown(), why),
@@ -435,6 +434,12 @@ impl<'a> HostImport<'_, 'a> {
         let value = Placed::new(toml, &line.place);
         Some(PoolEntry { table, name: line.first().to_owned(), value })
     }
+}
+
+/// Settings of PHP that decide what scripts may do, or who runs them: a script before all others
+/// can be a login.
+pub(super) fn deciding_settings() -> impl Iterator<Item = &'static str> {
+    CONFINING.into_iter().chain(["auto_prepend_file"])
 }
 
 fn is_on(value: &str) -> bool {

@@ -4,7 +4,6 @@ use super::config_reader::ApacheConfig;
 use super::virtual_hosts::last;
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
-use crate::fpm::CONFINING;
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -93,14 +92,14 @@ impl ModPhpPools {
         name
     }
 
-    /// What confines the scripts of a pool.
-    pub fn confinement(&self, name: &str) -> Option<Vec<Option<&str>>> {
-        let (entries, _) = self.pools.iter().find(|(_, pool)| pool.name == name)?;
+    /// The values of settings in a pool, also those of PHP; none without the pool.
+    pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
+        let (entries, _) = self.pools.iter().find(|(_, known)| known.name == pool)?;
         let last = |name: &&str| {
             let found = entries.iter().rev().find(|one| one.name == *name);
             found.map(|one| one.value.toml.as_str())
         };
-        Some(["user", "group"].iter().chain(&CONFINING).map(last).collect())
+        Some(names.iter().map(last).collect())
     }
 
     /// The sections of the pools, with findings for Apache's lines about its processes.

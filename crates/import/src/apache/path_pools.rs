@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use maitred_rules::path::is_php_source;
 
 use super::host_import::{AreaSection, HostImport};
-use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
+use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler, deciding_settings};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::PathArea;
 use crate::file_draft::Placed;
@@ -135,7 +135,10 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Whether the scripts of both pools have the same user and the same limits.
     fn is_confined_alike(&self, own: Option<&str>, other: &str) -> bool {
-        let of = |name| self.pools.confinement(name).or_else(|| self.mod_php.confinement(name));
+        let names: Vec<&str> =
+            ["user", "group", "chroot"].into_iter().chain(deciding_settings()).collect();
+        let of =
+            |pool| self.pools.values(pool, &names).or_else(|| self.mod_php.values(pool, &names));
         let own = own.and_then(of);
         own.is_some() && own == of(other)
     }

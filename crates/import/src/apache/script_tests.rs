@@ -237,12 +237,14 @@ fn scripts_that_may_run_for_paths_of_another_pool_are_left_out_as_access() {
     let files = in_folder("/srv/site1", "AllowOverride All");
     let of_folder = |name: &str, lines: &str| in_folder(&format!("/srv/{name}"), lines);
     let (www, alias) = (passes_to("www"), "Alias /pma /srv/pma\n");
+    let gate = "php_value auto_prepend_file /srv/gate.php";
     let basedir = "php_admin_value open_basedir /srv/site1/app";
     for (handlers, is_access) in [
         (format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))), true),
         (format!("{www}\n{}", of_folder("site1/app", &passes_to("www2"))), false),
         (format!("{www}\n{alias}{}", of_folder("pma", &passes_to("a"))), false),
         (format!("{module}\n{}", of_folder("site1/app", basedir)), true),
+        (format!("{module}\n{}", of_folder("site1/app", gate)), true),
         (format!("{module}\n{}", of_folder("site1/app", "php_value memory_limit 8M")), false),
     ] {
         for rewrites in [&front, &files] {
