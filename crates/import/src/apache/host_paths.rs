@@ -53,9 +53,9 @@ impl<'a> HostImport<'_, 'a> {
                 continue;
             }
             if !alias.first().ends_with('/') && self.files.read(&folder).is_ok() {
-                let why = "only folders can have paths of their own (`aliases`): copy or link the \
-                           file into the document root";
-                self.report.left_out(&alias.place, &alias.shown(), why);
+                let why = "only folders can have paths of their own (`aliases`), and the path is a \
+                           404: copy or link the file into the document root in place of the `deny`";
+                self.nothing_here(alias, &PathArea::Below(prefix), why);
                 continue;
             }
             let placed = Placed::new(toml_text::string(&folder), &alias.place);

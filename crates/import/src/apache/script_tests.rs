@@ -365,6 +365,8 @@ fn paths_that_lead_elsewhere_lead_to_no_file_of_the_document_root() {
         assert!(is_denied(&imported, "/x/a"), "{lines}\n{}", imported.toml);
         assert!(!is_denied(&imported, "/a"), "{lines}\n{}", imported.toml);
     }
+    // What the document root has at the path of another file.
+    expect_denied("Alias /robots.txt /proxy.conf", &["/robots.txt"], &["/robots"]);
     let lines = "Alias / /srv/app/\nAlias /a /srv/a\n<Directory /srv/app/private>\n\
                  Require all denied\n</Directory>";
     expect_denied(lines, &["/private/x"], &["/x"]);
