@@ -53,8 +53,9 @@ impl<'a> HostImport<'_, 'a> {
                 continue;
             }
             if !alias.first().ends_with('/') && self.files.read(&folder).is_ok() {
-                let why = "only folders can have paths of their own (`aliases`), and the path is a \
-                           404: copy or link the file into the document root in place of the `deny`";
+                let why = "only folders can have paths of their own (`aliases`), and this one is a \
+                           404: in place of the `deny`, copy or link the file into the document \
+                           root";
                 self.nothing_here(alias, &PathArea::Below(prefix), why);
                 continue;
             }

@@ -42,8 +42,8 @@ impl<'a> HostImport<'_, 'a> {
             return;
         }
         let Some(files) = self.files.below(&self.root, ".htaccess") else {
-            let why = "its folders are too many, too deep, or not readable: a `.htaccess` file that \
-                       changes the type of scripts does not stop them here";
+            let why = "its folders are too many, too deep, or not readable: a `.htaccess` file \
+                       that changes the type of scripts does not stop them here";
             return self.report.access_left_out(&general.place, &general.shown(), why);
         };
         for file in files {
