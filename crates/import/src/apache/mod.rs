@@ -19,7 +19,9 @@ mod path_pools;
 mod php_types;
 mod require_rules;
 mod rewrite_chain;
+mod script_merge;
 mod served_hosts;
+mod unrun_scripts;
 mod virtual_hosts;
 
 #[cfg(test)]
@@ -89,7 +91,9 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     let toml = file.to_toml(main);
     let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
     let written = WrittenSites::of(&toml, &from);
-    closed_paths::report(&written, &served_sites(files, main)?, &mut report);
+    let served = served_sites(files, main)?;
+    closed_paths::report(&written, &served, &mut report);
+    unrun_scripts::report(&config, &written, &served, &mut report);
     Ok(Imported { toml, report, user_files: Vec::new() })
 }
 
