@@ -76,13 +76,15 @@ mod tests {
     fn lines(host: &str, deny_php: &str) -> Vec<usize> {
         let conf = format!(
             "Listen 80\nLoadModule php_module /m.so\nAddType application/x-httpd-php .php\n\
-             <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\n{host}\n</VirtualHost>\n"
+             <VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\n{host}\n\
+             </VirtualHost>\n"
         );
         let files = ScriptsConf(conf);
         let served = served_sites(&files, "/a.conf").expect("a site");
         let config = config_reader::read(&files, "/a.conf", &mut ImportReport::default());
         let toml = format!(
-            "[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv/a\"\ndeny_php = [\"/x\", {deny_php}]\n"
+            "[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv/a\"\n\
+             deny_php = [\"/x\", {deny_php}]\n"
         );
         let written = WrittenSites::of(&toml, &[&served[0].place.to_string()]);
         let mut found = ImportReport::default();
