@@ -124,6 +124,32 @@ fn lines_that_refuse_by_other_lines_refuse_the_same_paths() {
 }
 
 #[test]
+fn a_test_of_a_file_in_a_virtual_host_finds_no_file_of_the_document_root() {
+    let rules = "RewriteEngine on\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteCond %{SCRIPT_FILENAME} !-d\nRewriteRule ^ /index.php [L]";
+    let folder = "<Directory HERE/site>\nAllowOverride None\nRequire all granted\n";
+    let hosts = [("host", "</Directory>", ""), ("folder", "", "</Directory>")].map(
+        |(name, before, after)| {
+            format!(
+                "HOST {name}.example.com\nDocumentRoot HERE/site\n{folder}{before}\n{rules}\n\
+                 {after}\n<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:FPM|fcgi://x\"\n\
+                 </FilesMatch>\n</VirtualHost>\n"
+            )
+        },
+    );
+    let files = [("site/index.php", "<?= __FILE__;"), ("site/config/db.yml", "a secret")];
+    let both = Both::apache(&hosts.concat(), &files);
+    for (name, is_file) in [("host", false), ("folder", true)] {
+        let host = format!("{name}.example.com");
+        both.expect_same(&host, &["/config/db.yml", "/none", "/index.php"]);
+        let request = Request::new("GET", "/config/db.yml").header("Host", &host);
+        let [theirs, _] = both.seen(&request);
+        assert_eq!(theirs.contains("a secret"), is_file, "{name}: {theirs}");
+    }
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+}
+
+#[test]
 fn a_section_or_a_rule_that_refuses_in_apache_refuses_the_same_paths() {
     let files = FILES.map(|name| (format!("site/{name}"), "a file"));
     let files: Vec<(&str, &str)> =

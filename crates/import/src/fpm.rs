@@ -268,6 +268,18 @@ impl PoolPlan {
         }
     }
 
+    /// The values of settings in a used pool, also those of PHP; none of another pool.
+    pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
+        let index = (0..self.pools.len()).find(|index| self.name_here(*index) == pool);
+        let index = index.filter(|_| self.used.iter().any(|used| used == pool))?;
+        let last = |name: &&str| {
+            let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
+            let found = self.pools[index].entries.iter().rev().find(is_it);
+            found.map(|entry| entry.value.as_str())
+        };
+        Some(names.iter().map(last).collect())
+    }
+
     /// A parameter of a site that is an entry of its pool now.
     pub fn param(&mut self, pool: &str, place: &SourceLine, what: &str) {
         let (pool, place, what) = (pool.to_owned(), place.clone(), what.to_owned());

@@ -10,8 +10,16 @@ impl FileReader for AccessConf {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "/apache2.conf" => Ok(self.0.clone()),
-            "/fpm.conf" => Ok(["www", "a", "b"].map(pool).concat()),
+            "/fpm.conf" => Ok(["www", "a", "b", "www2"].map(pool).concat()),
             "/envvars" => Ok("export APACHE_ARGUMENTS='-D OUTER -DINNER'".to_owned()),
+            "/srv/typed/.htaccess" => {
+                Ok("<Files *.php>\nForceType text/plain\n</Files>".to_owned())
+            }
+            "/srv/removed/.htaccess" => Ok("RemoveType .php .phtml".to_owned()),
+            "/srv/added/.htaccess" => Ok("AddType text/plain .PHP".to_owned()),
+            "/srv/pdf/.htaccess" => {
+                Ok("<FilesMatch \"\\.(pdf|zip)$\">\nForceType a/b\n</FilesMatch>".to_owned())
+            }
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
@@ -35,9 +43,12 @@ impl FileReader for AccessConf {
     }
 }
 
-/// A pool of php-fpm that listens on a socket of its name.
+/// A pool of php-fpm that listens on a socket of its name, with a user of its name without digits.
 fn pool(name: &str) -> String {
-    format!("[{name}]\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n")
+    let user = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    format!(
+        "[{name}]\nuser = {user}\nlisten = /run/{name}.sock\npm = static\npm.max_children = 3\n"
+    )
 }
 
 /// The import of a virtual host with the document root `/srv/site1` and these lines.
@@ -202,6 +213,48 @@ fn a_section_for_unclear_folders_is_left_out_as_access_unless_it_lets_all_in() {
 }
 
 #[test]
+fn folders_have_one_name_and_are_those_that_urls_lead_to() {
+    for (lines, denied, open) in [
+        (
+            "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>\n\
+             <Directory /srv/site1/docs>\nRequire all granted\n</Directory>",
+            "/docs/a",
+            "/a",
+        ),
+        (
+            "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>\n\
+             <DirectoryMatch ^/srv/site1/docs/>\nRequire all granted\n</DirectoryMatch>",
+            "/docs/a",
+            "/a",
+        ),
+        (
+            "Define BASE /srv/\nDocumentRoot ${BASE}/site1/.\n<Directory ${BASE}/site1/private>\n\
+             Require all denied\n</Directory>",
+            "/private/a",
+            "/a",
+        ),
+        (
+            "<Directory /srv/site1//x/../private/>\nRequire all denied\n</Directory>",
+            "/private/a",
+            "/x/a",
+        ),
+        (
+            "<Directory /srv/site1/private/.//>\nRequire all denied\n</Directory>\n\
+             <Directory /srv/site1/.//>\nRequire all granted\n</Directory>",
+            "/private/a",
+            "/a",
+        ),
+    ] {
+        expect_denied(lines, &[denied], &[open]);
+    }
+    let uploads = "Define SITE /srv/site1/\nAddHandler proxy:unix:/run/www.sock|fcgi://x .php\n\
+                   <Directory ${SITE}/uploads>\nphp_admin_flag engine off\n</Directory>";
+    assert!(!runs_script(&of_host(uploads), "/uploads/a.php"), "{}", of_host(uploads).toml);
+    let hidden = of_host("Alias /docs/ /srv/docs\nAlias /docs/old /srv/old");
+    assert!(!hidden.toml.contains("/srv/old"), "{}", hidden.toml);
+}
+
+#[test]
 fn the_clear_folders_of_a_section_are_denied_beside_unclear_ones() {
     // The second one is unclear for the alias alone.
     for expression in ["^(/a)?/srv/site1/b|/vendor/", "^/srv/site1(/a)?/vendor"] {
@@ -307,7 +360,7 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
         (r"%{REQUEST_URI} !\.(css|js|png)$", "^ /index.php [L]"),
         ("%{REQUEST_URI} ^/private", "^(.*)$ /dl.php?f=$1 [L]"),
         ("%{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
-        ("%{REQUEST_FILENAME} !-d", "^ /index.php [L]"),
+        ("%{DOCUMENT_ROOT}%{REQUEST_URI} !-d", "^ /index.php [L]"),
         ("%{DOCUMENT_ROOT}/cache/$1.html !-f", "^(.*)$ /index.php [L]"),
     ] {
         let report = of(condition, rule);
@@ -324,6 +377,21 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
             "^/(.*) /cache/$1.html [L]",
         ),
         ("%{ENV:HTTPS} !on", "^ https://%{HTTP_HOST}%{REQUEST_URI} [R]"),
+    ] {
+        let report = of(condition, rule);
+        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+    }
+}
+
+#[test]
+fn a_test_of_a_file_is_one_of_the_url_itself_in_a_virtual_host() {
+    let of = |condition: &str, rule: &str| {
+        let rules = rewrites(&format!("RewriteCond {condition}\nRewriteRule {rule}"));
+        let folder = of_host(&format!("<Directory /srv/site1>\n{rules}\n</Directory>"));
+        [of_host(&rules), folder]
+    };
+    // Apache looks for `%{REQUEST_FILENAME}` at the root of the file system there.
+    for (condition, rule) in [
         // WordPress with several sites, and Symfony.
         (
             "%{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d",
@@ -341,11 +409,31 @@ fn rules_that_lead_clients_elsewhere_are_left_out_as_access_where_they_hide_some
              RewriteCond $1 !^(index\\.php|images)",
             "^(.*)$ /index.php/$1 [L]",
         ),
-        ("%{REQUEST_FILENAME} !-f", r"^(.+)\.\d+\.js$ $1.js [L]"),
     ] {
-        let report = of(condition, rule);
-        assert!(report.keeps_access(), "{condition} {rule}\n{report}");
+        let [host, folder] = of(condition, rule).map(|one| one.report);
+        assert!(folder.keeps_access(), "{condition} {rule}\n{folder}");
+        assert!(!host.keeps_access(), "{condition} {rule}\n{host}");
     }
+    for (condition, rule, written) in [
+        (
+            "%{REQUEST_FILENAME} !-f\nRewriteCond %{SCRIPT_FILENAME} !-d",
+            "^ /index.php [L]",
+            r#"{ from = "~^", to = "/index.php", end = true }"#,
+        ),
+        (
+            "%{REQUEST_FILENAME} !-f",
+            "^/private/(.*) /login.php [L]",
+            r#"{ from = "~^/private/(.*)", to = "/login.php", end = true }"#,
+        ),
+    ] {
+        let [host, folder] = of(condition, rule);
+        assert!(host.report.keeps_access() && folder.report.keeps_access(), "{condition} {rule}");
+        assert!(host.toml.contains(written), "{condition} {rule}\n{}", host.toml);
+        assert!(!folder.toml.contains(written), "{condition} {rule}\n{}", folder.toml);
+    }
+    let looked_up = "%{LA-U:REQUEST_FILENAME} -f";
+    let [host, _] = of(looked_up, "^ - [L]\nRewriteRule ^ /index.php [L]");
+    assert!(host.toml.contains("front_controller = \"/index.php\""), "{}", host.toml);
 }
 
 #[test]
@@ -494,6 +582,9 @@ fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_acces
         "AccessFileName .acl .htaccess",
         "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
         "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
+        "SetEnv PHP_VALUE \"auto_prepend_file=/srv/gate.php\"",
+        "<Files admin.php>\nphp_value auto_prepend_file /srv/gate.php\n</Files>",
+        "<FilesMatch a>\nphp_admin_value disable_classes X\n</FilesMatch>",
     ] {
         let imported = of_host(lines);
         assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);

@@ -38,12 +38,23 @@ pub struct ApacheConfig {
 }
 
 impl ApacheConfig {
-    /// A path, which may be relative to `ServerRoot`.
+    /// A path, which may be relative to `ServerRoot`, as Apache compares it: without empty names,
+    /// `.` and `..`, and without a slash at its end.
     pub fn absolute(&self, path: &str) -> String {
-        match path.starts_with('/') {
+        let path = match path.starts_with('/') {
             true => path.to_owned(),
             false => format!("{}/{path}", self.server_root),
+        };
+        let mut names = Vec::new();
+        for name in path.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => drop(names.pop()),
+                name => names.push(name),
+            }
         }
+        let start = if path.starts_with('/') { "/" } else { "" };
+        format!("{start}{}", names.join("/"))
     }
 }
 
@@ -147,8 +158,9 @@ struct Source {
     lines: Vec<LogicalLine>,
 }
 
-/// A `<Macro>`: its parameters and its lines.
+/// A `<Macro>`: its file, its parameters and its lines.
 struct MacroLines {
+    file: Rc<str>,
     parameters: Vec<String>,
     lines: Vec<LogicalLine>,
 }
@@ -342,7 +354,7 @@ impl ConfigReader<'_> {
         let lines = source.lines[start..(*at).saturating_sub(1).max(start)].to_vec();
         let parameters = directive.arguments.iter().skip(1).cloned().collect();
         let name = directive.first().to_ascii_lowercase();
-        self.macros.insert(name, MacroLines { parameters, lines });
+        self.macros.insert(name, MacroLines { file: source.file.clone(), parameters, lines });
     }
 
     fn use_macro(&mut self, directive: &Directive, depth: usize) -> Result<Vec<Directive>, String> {
@@ -357,11 +369,12 @@ impl ConfigReader<'_> {
             .zip(directive.arguments.iter().skip(1).map(String::as_str))
             .collect();
         let lines = known.lines.iter().map(|line| {
-            let text = String::from_utf8_lossy(&line.text).into_owned();
-            let text = values.iter().fold(text, |text, (name, value)| text.replace(name, value));
+            let text = with_values(&String::from_utf8_lossy(&line.text), &values);
             LogicalLine { number: line.number, text: text.into_bytes() }
         });
-        let source = Source { file: place.file.clone(), lines: lines.collect() };
+        // Each use has lines of its own.
+        let file = Rc::from(format!("{place}: {}", known.file));
+        let source = Source { file, lines: lines.collect() };
         self.report.kept(place, &directive.shown());
         self.all(&source, depth + 1)
     }
@@ -406,6 +419,26 @@ impl ConfigReader<'_> {
 struct Nested<'n> {
     found: &'n mut Vec<Directive>,
     depth: usize,
+}
+
+/// A line of a macro with the values of its parameters: the leftmost name is replaced, and the
+/// longest of several at one place. Values are not searched for names.
+fn with_values(text: &str, values: &[(&str, &str)]) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(letter) = rest.chars().next() {
+        let here = values.iter().filter(|(name, _)| !name.is_empty() && rest.starts_with(name));
+        match here.max_by_key(|(name, _)| name.len()) {
+            Some((name, value)) if out.len() < MAX_LINE_BYTES => {
+                out += value;
+                rest = &rest[name.len()..];
+            }
+            _ => {
+                out.push(letter);
+                rest = &rest[letter.len_utf8()..];
+            }
+        }
+    }
+    out
 }
 
 /// A line as a directive or as the begin of a section, whose name starts with `<`.

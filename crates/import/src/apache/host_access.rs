@@ -113,7 +113,7 @@ impl<'a> HostImport<'_, 'a> {
                 one.rule.users.is_some()
                     && !(has_all && one.at > at)
                     && !area.covers(&one.area)
-                    && can_overlap(&one.area, area)
+                    && one.area.may_overlap(area)
             };
             if rules.iter().skip(around.map_or(0, |at| at + 1)).any(|one| is_crossed(&one)) {
                 let why = "it decides on the users of paths with a rule of another section; write \
@@ -162,7 +162,7 @@ impl<'a> HostImport<'_, 'a> {
             (PathArea::Below(_), PathArea::Below(_)) => false,
             _ => !is_hidden(other) && !is_source(other),
         };
-        if laxer.iter().any(|other| is_left(&other) && can_overlap(area, other)) {
+        if laxer.iter().any(|other| is_left(&other) && area.may_overlap(other)) {
             let why = "it applies as well where a later section has another rule";
             self.report.changed(&line.place, &line.shown(), why);
         }
@@ -289,15 +289,22 @@ impl<'a> HostImport<'_, 'a> {
                 later.iter().filter(|(_, lists, _)| !lists).collect();
             let is_folder = |area: &PathArea| matches!(area, PathArea::Below(_));
             let is_open = |other: &PathArea| {
-                !(is_folder(area) && is_folder(other)) && can_overlap(area, other)
+                !(is_folder(area) && is_folder(other)) && area.may_overlap(other)
             };
             if closed.iter().any(|(other, ..)| is_open(other)) {
                 let why = "the folders of a later section are listed as well; write `autoindex` of \
                            the site";
                 self.report.access_left_out(&line.place, &line.shown(), why);
             }
-            let others: Vec<&PathArea> = closed.iter().map(|(other, ..)| other).collect();
-            for pattern in area.patterns_without(&others) {
+            let inner = closed.iter().map(|(other, ..)| other).filter(|other| !is_open(other));
+            let others: Vec<&PathArea> = inner.collect();
+            let Some(patterns) = area.exact_patterns_without(&others) else {
+                let why = "later sections with other `Options` are too many: write `autoindex` of \
+                           the site";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+                continue;
+            };
+            for pattern in patterns {
                 let item = Placed::new(toml_text::string(&pattern), &line.place);
                 self.site.settings.push("autoindex", item);
             }
@@ -331,21 +338,4 @@ fn is_hidden(area: &PathArea) -> bool {
 fn is_source(area: &PathArea) -> bool {
     let PathArea::Regex(text) = area else { return false };
     alternatives(text).iter().all(|part| part.ends_with("\\.phps$"))
-}
-
-/// Whether two areas may have paths in common.
-fn can_overlap(one: &PathArea, other: &PathArea) -> bool {
-    match (one, other) {
-        (PathArea::Below(one), PathArea::Below(other)) => {
-            PathArea::Below(one.clone()).has(other) || PathArea::Below(other.clone()).has(one)
-        }
-        (PathArea::Regex(text), PathArea::Below(prefix))
-        | (PathArea::Below(prefix), PathArea::Regex(text)) => {
-            let fixed = text.strip_prefix('^').unwrap_or_default();
-            let end = fixed.find(['(', '[', '.', '*', '\\', '?', '$', '|']).unwrap_or(fixed.len());
-            let fixed = &fixed[..end];
-            fixed.starts_with(prefix.as_str()) || prefix.starts_with(fixed)
-        }
-        _ => true,
-    }
 }

@@ -3,6 +3,7 @@
 use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::{self, FolderAreas, MappedFolder, PathArea, is_shell_pattern};
+use super::path_pools::PathPool;
 use super::require_rules;
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
@@ -64,6 +65,8 @@ pub(super) struct HostImport<'w, 'a> {
     pub(super) mapped: Vec<MappedFolder>,
     /// All sections for its paths, in the order in which Apache merges them.
     pub(super) sections: Vec<AreaSection<'a>>,
+    /// The pools of some paths.
+    pub(super) path_pools: Vec<PathPool<'a>>,
 }
 
 /// Sections of folders, in the order of their merge: the depth, and the section.
@@ -90,6 +93,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             root: String::new(),
             mapped: Vec::new(),
             sections: Vec::new(),
+            path_pools: Vec::new(),
         }
     }
 
@@ -107,6 +111,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.php();
         self.redirects();
         self.rewriting();
+        self.pools_of_rewritten();
         self.proxies();
         self.access();
         self.responses();
@@ -168,8 +173,8 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 match section.name.to_ascii_lowercase().as_str() {
                     "<directory" if section.first() == "~" => regexes.push(section),
                     "<directory" => {
-                        let depth = section.first().trim_end_matches('/').split('/').count();
-                        folders.push((depth, section));
+                        let path = self.config.absolute(section.first());
+                        folders.push((path.trim_end_matches('/').split('/').count(), section));
                     }
                     "<directorymatch" => regexes.push(section),
                     "<files" | "<filesmatch" => files.push(section),
@@ -427,7 +432,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         for section in sections {
             let Some(line) = section.last("AllowOverride") else { continue };
             let folder = section.section.map(Directive::first).unwrap_or_default();
-            let folder = folder.trim_end_matches('/').to_owned();
+            let folder = self.config.absolute(folder).trim_end_matches('/').to_owned();
             let is_on = !line.first().eq_ignore_ascii_case("none");
             if !is_on || is_shell_pattern(&folder) || folder == self.root {
                 continue;

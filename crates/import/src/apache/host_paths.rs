@@ -45,14 +45,18 @@ impl<'a> HostImport<'_, 'a> {
                 self.root = folder;
                 continue;
             }
-            if self.mapped.iter().any(|known| known.prefix == prefix) {
+            // Nor after one for the paths around its own.
+            let below = PathArea::Below(prefix.clone());
+            let earlier = self.mapped.iter().skip(1).map(|one| one.prefix.clone());
+            if earlier.map(PathArea::Below).any(|area| area.covers(&below)) {
                 self.keep(alias);
                 continue;
             }
             if !alias.first().ends_with('/') && self.files.read(&folder).is_ok() {
-                let why = "only folders can have paths of their own (`aliases`): copy or link the \
-                           file into the document root";
-                self.report.left_out(&alias.place, &alias.shown(), why);
+                let why = "only folders can have paths of their own (`aliases`), and this one is a \
+                           404: in place of the `deny`, copy or link the file into the document \
+                           root";
+                self.nothing_here(alias, &PathArea::Below(prefix), why);
                 continue;
             }
             let placed = Placed::new(toml_text::string(&folder), &alias.place);

@@ -7,48 +7,45 @@ use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 
-/// A `ProxyPass`, and the server in it.
+/// A line about a server behind Apache.
 struct ProxyLine<'a> {
+    /// Its paths.
+    area: PathArea,
+    /// The server, or `!` for none.
     to: &'a str,
     line: &'a Directive,
 }
 
+impl ProxyLine<'_> {
+    fn is_exception(&self) -> bool {
+        self.to == "!"
+    }
+}
+
 impl<'a> HostImport<'_, 'a> {
-    /// `ProxyPass` and relatives that lead to no PHP.
+    /// `ProxyPass` and relatives that lead to no PHP. The first line for a path decides.
     pub(super) fn proxies(&mut self) {
-        let mut found: Vec<(PathArea, &'a Directive, usize)> = Vec::new();
-        for line in self.all_of_host(&["ProxyPass"]) {
-            let path = line.first().trim_end_matches('/').to_owned();
-            found.push((PathArea::Below(path), line, 1));
-        }
-        for section in self.sections.iter().filter(|one| one.section.is_some()) {
-            for line in section.all("ProxyPass") {
-                found.push((section.area.clone(), line, 0));
-            }
-        }
-        let never: Vec<(PathArea, &'a Directive)> = found
-            .iter()
-            .filter(|(_, line, at)| line.argument(*at) == "!")
-            .map(|(area, line, _)| (area.clone(), *line))
-            .collect();
-        never.iter().for_each(|(_, line)| self.keep(line));
-        for (area, line, at) in found {
-            if line.argument(at) == "!" {
+        let found = self.proxy_lines();
+        for (at, one) in found.iter().enumerate() {
+            if one.is_exception() {
+                self.keep(one.line);
                 continue;
             }
-            let others: Vec<&PathArea> = never.iter().map(|(area, _)| area).collect();
-            if let Err(why) = self.proxy(&area, ProxyLine { to: line.argument(at), line }, &others)
-            {
-                let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
-                self.nothing_here(line, &area, &why);
+            let earlier = found[..at].iter().filter(|one| one.is_exception());
+            let never: Vec<&PathArea> = earlier.map(|one| &one.area).collect();
+            if never.iter().any(|other| other.covers(&one.area)) {
+                // No request comes this far.
+                self.keep(one.line);
+                continue;
             }
-        }
-        for line in self.all_of_host(&["ProxyPassMatch"]) {
-            let is_script = fcgi_address(line.argument(1)).is_some();
-            if !is_script && line.argument(1) != "!" {
-                let why = "only prefixes can lead to another server; write `[[sites.proxy]]` in \
-                           place of the `deny`";
-                self.nothing_here(line, &PathArea::Regex(line.first().to_owned()), why);
+            match one.area.exact_patterns_without(&never) {
+                Some(patterns) => {
+                    if let Err(why) = self.proxy(one, patterns) {
+                        let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
+                        self.nothing_here(one.line, &one.area, &why);
+                    }
+                }
+                None => self.unclear_exceptions(one),
             }
         }
         for line in self.all_of_host(&["ProxyPreserveHost"]) {
@@ -56,13 +53,39 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    fn proxy(
-        &mut self,
-        area: &PathArea,
-        from: ProxyLine<'a>,
-        others: &[&PathArea],
-    ) -> Result<(), String> {
-        let ProxyLine { to, line } = from;
+    /// The lines in the order in which Apache takes them: those of sections first, of which later
+    /// ones override earlier ones.
+    fn proxy_lines(&self) -> Vec<ProxyLine<'a>> {
+        let mut found = Vec::new();
+        for section in self.sections.iter().rev().filter(|one| one.section.is_some()) {
+            for line in section.all("ProxyPass").into_iter().rev() {
+                found.push(ProxyLine { area: section.area.clone(), to: line.first(), line });
+            }
+        }
+        for line in self.all_of_host(&["ProxyPass", "ProxyPassMatch"]) {
+            let is_regex = line.is("ProxyPassMatch");
+            if is_regex && fcgi_address(line.argument(1)).is_some() {
+                continue;
+            }
+            let area = match is_regex {
+                true => PathArea::Regex(line.first().to_owned()),
+                false => PathArea::Below(line.first().trim_end_matches('/').to_owned()),
+            };
+            found.push(ProxyLine { area, to: line.argument(1), line });
+        }
+        found
+    }
+
+    fn unclear_exceptions(&mut self, one: &ProxyLine<'a>) {
+        let why = "no pattern is for its paths without those of the lines before it that except \
+                   some (`!`): the paths are a 404; write `[[sites.proxy]]` in place of the `deny`";
+        self.nothing_here(one.line, &one.area, why);
+        self.report.access_left_out(&one.line.place, &one.line.shown(), why);
+    }
+
+    /// Writes the server of a line for these patterns of its paths.
+    fn proxy(&mut self, one: &ProxyLine<'a>, mut patterns: Vec<String>) -> Result<(), String> {
+        let ProxyLine { area, to, line } = one;
         let PathArea::Below(prefix) = area else {
             return Err("only prefixes can lead to another server".to_owned());
         };
@@ -86,8 +109,7 @@ impl<'a> HostImport<'_, 'a> {
             ("", _) => true,
             _ => return Err(format!("the path cannot be replaced by {path}")),
         };
-        let mut patterns = area.patterns_without(others);
-        if others.is_empty() {
+        if patterns == area.patterns_without(&[]) {
             patterns = vec![format!("{prefix}/*")];
             // Without a slash at its end, the path itself is passed as well.
             if !line.first().ends_with('/') && !strips && !prefix.is_empty() {

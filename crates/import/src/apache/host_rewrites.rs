@@ -21,6 +21,9 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 /// The line that turns rewriting on.
 const ON: &str = "RewriteEngine on";
 
+/// The variable that excepts a request from the servers of `ProxyPass`.
+pub(super) const NO_PROXY: &str = "no-proxy";
+
 /// An earlier rule that ends the rules for some requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierEnd {
@@ -159,7 +162,7 @@ impl<'a> HostImport<'_, 'a> {
             directives.iter().filter(|one| one.is(name)).for_each(|one| self.keep(one));
         }
         let mut end = EarlierEnd::None;
-        for mut chain in chains(directives) {
+        for mut chain in chains(directives, scope) {
             let lines = chain.conditions.iter().chain([&chain.rule]);
             if !scope.is_on {
                 lines.for_each(|one| self.report.kept(&one.place, &one.shown()));
@@ -173,7 +176,7 @@ impl<'a> HostImport<'_, 'a> {
                 EarlierEnd::IfFile => chain.tests.push(CondTest::IsMissing),
                 EarlierEnd::Unknown => chain.tests.push(CondTest::Other),
             }
-            end = match end_for_files(&chain) {
+            end = match end_for_files(&chain, scope) {
                 Some(of_files) => {
                     self.keep(chain.rule);
                     if end == EarlierEnd::None { of_files } else { end }
@@ -201,7 +204,8 @@ impl<'a> HostImport<'_, 'a> {
         let refuses = chain.flag(&["F", "FORBIDDEN"]).is_some()
             || chain.flag(&["G", "GONE"]).is_some()
             || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status))
-            || sets_handler(chain);
+            || sets_handler(chain)
+            || sets_no_proxy(chain);
         if let Err(why) = self.written(chain, scope) {
             let why = format!(
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
@@ -338,9 +342,10 @@ impl<'a> HostImport<'_, 'a> {
 }
 
 /// How a rule ends the rules for paths of files or folders, if it does nothing else.
-fn end_for_files(chain: &RewriteChain<'_>) -> Option<EarlierEnd> {
+fn end_for_files(chain: &RewriteChain<'_>, scope: &RewriteScope) -> Option<EarlierEnd> {
     let is_test = |one: &&Directive, tests: &[&str]| {
-        one.first().contains("REQUEST_FILENAME") && tests.contains(&one.argument(1))
+        let is_file = one.first().contains("REQUEST_FILENAME") && !scope.is_no_file(one.first());
+        is_file && tests.contains(&one.argument(1))
     };
     let mut conditions = chain.conditions.iter();
     let is_end = chain.rule.argument(1) == "-"
@@ -367,6 +372,12 @@ fn ends_otherwise(chain: &RewriteChain<'_>, scope: &RewriteScope) -> bool {
 fn sets_handler(chain: &RewriteChain<'_>) -> bool {
     let flag = chain.flag(&["H", "HANDLER"]).or(chain.flag(&["T", "TYPE"]));
     flag.is_some() && !ends_otherwise_than_php(chain.rule.first())
+}
+
+/// Whether a rule excepts paths from the servers of `ProxyPass`.
+fn sets_no_proxy(chain: &RewriteChain<'_>) -> bool {
+    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
+    chain.flags.iter().any(|(name, value)| is_variable(name) && value.starts_with(NO_PROXY))
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

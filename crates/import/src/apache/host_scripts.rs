@@ -3,16 +3,28 @@
 use super::host_import::{AreaSection, HostImport, is_files};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::{self, PathArea};
-use super::path_pools::other_source;
+use super::path_pools::{other_name, other_source};
 use crate::file_draft::Placed;
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
 use crate::source_directive::Directive;
 use crate::toml_text;
-use crate::values::alternatives;
 
 /// Handlers that run a file as a program.
-const CGI_HANDLERS: [&str; 6] =
-    ["cgi-script", "fcgid-script", "fastcgi-script", "perl-script", "wsgi-script", "lua-script"];
+const CGI_HANDLERS: [&str; 7] = [
+    "application/x-httpd-cgi",
+    "cgi-script",
+    "fcgid-script",
+    "fastcgi-script",
+    "lua-script",
+    "perl-script",
+    "wsgi-script",
+];
+
+/// Handlers and types of mod_php that run a file.
+const MODULE_HANDLERS: [&str; 4] = [PHP_TYPE, "php-script", "php5-script", "php7-script"];
+
+/// The type that mod_php takes for its own, and how its other types begin.
+const PHP_TYPE: &str = "application/x-httpd-php";
 
 /// A script that no configuration names.
 pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
@@ -56,6 +68,9 @@ impl<'a> HostImport<'_, 'a> {
         let general = general.map(|one| (one.handler.clone(), one.line));
         let is_module = general.as_ref().is_some_and(|(one, _)| *one == PhpHandler::Module);
         let settings = self.php_settings(is_module);
+        if let Some((_, line)) = general {
+            self.types_of_files(line);
+        }
         match general {
             Some((PhpHandler::None, line)) => self.no_php(line),
             Some((handler, line)) => self.site_pool(&handler, line, settings.clone()),
@@ -79,7 +94,7 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Files that are passed to PHP and are served here.
     fn source_of_others(&mut self, one: &AreaHandler<'a>) {
-        let is_for_all = one.area.has("/zz9/zz9.zz9");
+        let is_for_all = matches!(one.area, PathArea::Below(_)) || one.area.has("/zz9/zz9.zz9");
         if one.handler == PhpHandler::None || is_engine(one.line) {
             return;
         }
@@ -95,19 +110,39 @@ impl<'a> HostImport<'_, 'a> {
         self.report.access_left_out(&one.line.place, &one.line.shown(), &why);
     }
 
-    /// The source of CGI programs is not sent, and that of PHP never is.
+    /// The names of handlers and types that an `Action` leads to a script, which may be a gate.
+    fn actions(&mut self) -> Vec<String> {
+        let sections = self.sections.iter();
+        let lines: Vec<&'a Directive> = sections.flat_map(|one| one.all("Action")).collect();
+        for line in &lines {
+            let name = line.first().to_ascii_lowercase();
+            if name.contains('/') && !name.starts_with(PHP_TYPE) {
+                let why = "the files of a type are sent, and not passed to a script: deny them, or \
+                           move them out of the document root";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+            }
+        }
+        lines.into_iter().map(|line| line.first().to_ascii_lowercase()).collect()
+    }
+
+    /// The source of CGI programs is not sent, nor what an `Action` passes to a script, and the
+    /// source of PHP never is.
     fn programs(&mut self) {
+        let actions = self.actions();
         for section in self.sections.clone() {
             for line in &section.directives {
                 let handler = line.first().to_ascii_lowercase();
-                let is_set = line.is("SetHandler");
+                let is_set = line.is("SetHandler") || line.is("ForceType");
                 if is_set && handler.starts_with("proxy:") && fcgi_address(line.first()).is_none() {
                     let why = "only FastCGI servers run scripts here; the paths are a 404: write \
                                `[[sites.proxy]]` in place of the `deny`";
                     self.nothing_here(line, &section.area, why);
                     continue;
                 }
-                if !CGI_HANDLERS.contains(&handler.as_str()) || !is_set && !line.is("AddHandler") {
+                let is_program =
+                    CGI_HANDLERS.contains(&handler.as_str()) || actions.contains(&handler);
+                let adds = line.is("AddHandler") || line.is("AddType");
+                if !is_program || !is_set && !adds {
                     continue;
                 }
                 let names = program_extensions(&line.arguments[1..]);
@@ -117,16 +152,15 @@ impl<'a> HostImport<'_, 'a> {
                     false => files_with(&names, &section),
                 };
                 let Some(area) = area else {
-                    let why = "CGI programs do not run here; write `deny` of the site for them, \
-                               or their source is sent";
+                    let why = "only PHP runs here; write `deny` of the site for its files, or they \
+                               are sent";
                     self.report.access_left_out(&line.place, &line.shown(), why);
                     continue;
                 };
-                if is_set && (is_of_php(&area) || area.has(ANY_SCRIPT) && !area.is_all()) {
+                if is_set && is_of_php(&area) {
                     continue;
                 }
-                let why = "CGI programs do not run here; the paths are a 404";
-                self.nothing_here(line, &area, why);
+                self.nothing_here(line, &area, "only PHP runs here; the paths are a 404");
             }
         }
     }
@@ -160,6 +194,7 @@ impl<'a> HostImport<'_, 'a> {
                 }
             }
         }
+        by_extension.extend(self.forced_types(&by_extension));
         found.extend(self.passed_scripts());
         // `SetHandler` decides in place of an extension.
         by_extension.append(&mut found);
@@ -199,10 +234,10 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// What a word of Apache's names: mod_php, or a FastCGI server.
-    fn php_handler(&self, word: &str) -> Option<PhpHandler> {
+    pub(super) fn php_handler(&self, word: &str) -> Option<PhpHandler> {
         let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
         let lower = word.to_ascii_lowercase();
-        let is_module = has_module && lower.contains("php") && !lower.contains("source");
+        let is_module = has_module && MODULE_HANDLERS.contains(&lower.as_str());
         let address = fcgi_address(word).map(PhpHandler::Fcgi);
         address.or(is_module.then_some(PhpHandler::Module))
     }
@@ -232,12 +267,9 @@ impl<'a> HostImport<'_, 'a> {
         if !adds || !line.arguments.iter().skip(1).any(is_php) {
             return None;
         }
-        let first = line.first().to_ascii_lowercase();
-        let is_other = !first.contains("php") || first.contains("source");
         // A type does not decide where there is a handler.
         let is_undone = is_by("AddType") || line.is("AddHandler") && is_by("AddHandler");
-        let none = (is_other && is_undone).then_some(PhpHandler::None);
-        self.php_handler(line.first()).or(none)
+        self.php_handler(line.first()).or(is_undone.then_some(PhpHandler::None))
     }
 
     fn site_pool(&mut self, handler: &PhpHandler, line: &'a Directive, settings: Vec<PoolEntry>) {
@@ -343,7 +375,7 @@ impl<'a> HostImport<'_, 'a> {
                     if is_module && matches!(section.area, PathArea::Below(_)) {
                         continue;
                     }
-                    let decides = ["open_basedir", "disable_functions"].contains(&line.first());
+                    let decides = deciding_settings().any(|name| name == line.first());
                     let why = "settings of PHP are those of a pool: give the folder a pool of its \
                                own (`paths`), or set it in `.user.ini`";
                     match decides {
@@ -374,8 +406,7 @@ impl<'a> HostImport<'_, 'a> {
             sections.filter(|line| line.is("SetEnv") && names.contains(&line.first())).collect();
         for line in of_php {
             let value = line.argument(1);
-            let decides =
-                ["open_basedir", "disable_functions"].iter().any(|one| value.contains(one));
+            let decides = deciding_settings().any(|name| value.contains(name));
             let why = "set `php_admin_value` of the pool";
             match decides {
                 true => self.report.access_left_out(&line.place, &line.shown(), why),
@@ -405,6 +436,12 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
+/// Settings of PHP that decide what scripts may do, or who runs them: a script before all others
+/// can be a login.
+pub(super) fn deciding_settings() -> impl Iterator<Item = &'static str> {
+    CONFINING.into_iter().chain(["auto_prepend_file"])
+}
+
 fn is_on(value: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
 }
@@ -423,10 +460,9 @@ fn scripts_below(area: &PathArea) -> PathArea {
     }
 }
 
-/// Whether an expression is for PHP alone.
+/// Whether an area is an expression for the source of PHP alone.
 fn is_of_php(area: &PathArea) -> bool {
-    let PathArea::Regex(text) = area else { return false };
-    alternatives(text).iter().all(|one| one.ends_with("\\.php$"))
+    matches!(area, PathArea::Regex(_)) && other_name(area).is_none()
 }
 
 /// The extensions of these but PHP's, as expressions.

@@ -1,5 +1,6 @@
 //! Directives of Apache without a finding of their own, and why none is needed or what to do.
 
+use super::host_rewrites::NO_PROXY;
 use crate::source_directive::Directive;
 
 /// What a directive without a finding of its own is.
@@ -126,16 +127,39 @@ const NOT_NEEDED_EITHER: [&str; 8] = [
 const TUNING: [&str; 7] =
     ["h2", "addicon", "index", "adddescription", "defaulticon", "headername", "readmename"];
 
+/// Beginnings of names of directives for TLS that do not decide which clients are let in.
+const OF_TLS: [&str; 21] = [
+    "sslcadnrequest",
+    "sslcertificate",
+    "sslciphersuite",
+    "sslcompression",
+    "sslcryptodevice",
+    "sslengine",
+    "sslfips",
+    "sslhonorcipherorder",
+    "sslinsecurerenegotiation",
+    "sslocsp",
+    "sslopensslconfcmd",
+    "sslpassphrasedialog",
+    "sslprotocol",
+    "sslproxy",
+    "sslrandomseed",
+    "sslrenegbuffersize",
+    "sslsession",
+    "sslstapling",
+    "sslstrictsnivhostcheck",
+    "sslusestapling",
+    "sslvhostsnipolicy",
+];
+
 /// Directives that do not decide who may see what, and what to do.
-const BY_HAND: [(&str, &str); 32] = [
+const BY_HAND: [(&str, &str); 30] = [
     ("action", "CGI programs do not run here"),
     ("adddefaultcharset", "text has the charset UTF-8, and scripts set theirs themselves"),
     ("addoutputfilter", "responses are not filtered; `compression` says what is compressed"),
     ("addoutputfilterbytype", "responses are not filtered; `compression` says what is compressed"),
     ("addtype", "types are those of the file's extension; a script may send another"),
     ("addhandler", "only PHP runs here"),
-    ("browsermatch", "variables by browser have no counterpart"),
-    ("browsermatchnocase", "variables by browser have no counterpart"),
     ("checkspelling", "paths are not corrected"),
     ("cookietracking", "no cookie is set"),
     ("customlog", "write `access_log` of the site"),
@@ -188,30 +212,17 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
     let name = directive.name.to_ascii_lowercase();
     let name = name.as_str();
     let by_hand = BY_HAND.iter().find(|(known, _)| *known == name);
-    let of_tls = name.starts_with("ssl")
-        && ![
-            "sslverifyclient",
-            "sslverifydepth",
-            "sslcacertificatefile",
-            "sslcacertificatepath",
-            "sslcarevocationfile",
-            "sslcarevocationpath",
-            "sslcarevocationcheck",
-            "sslrequire",
-            "sslrequiressl",
-            "sslusername",
-            "ssloptions",
-            "sslfakebasicauth",
-        ]
-        .contains(&name)
-        && !name.starts_with("sslproxy")
-        && by_hand.is_none();
+    let of_tls = OF_TLS.iter().any(|start| name.starts_with(start)) && by_hand.is_none();
     match name {
         _ if NOT_NEEDED.contains(&name) || NOT_NEEDED_EITHER.contains(&name) => {
             ApacheDirective::NotNeeded
         }
         _ if TUNING.iter().any(|start| name.starts_with(start)) => ApacheDirective::NotNeeded,
-        _ if of_tls || name.starts_with("sslproxy") => ApacheDirective::NotNeeded,
+        // Revoked certificates of clients are refused.
+        "sslocspenable" if !directive.first().eq_ignore_ascii_case("off") => {
+            ApacheDirective::Access
+        }
+        _ if of_tls => ApacheDirective::NotNeeded,
         "<proxy" | "<proxymatch" => of_proxy(directive),
         "<if" | "<elseif" | "<else" | "<limit" | "<limitexcept" => of_condition(directive),
         "accessfilename" => match directive.arguments.as_slice() {
@@ -232,7 +243,8 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
             }
             _ => ApacheDirective::ByHand("only PHP runs here"),
         },
-        "setenvif" | "setenvifnocase" | "setenvifexpr" => of_variable(directive),
+        "setenvif" | "setenvifnocase" => of_variable(directive, 2),
+        "setenvifexpr" | "browsermatch" | "browsermatchnocase" => of_variable(directive, 1),
         "requestheader" => match directive.argument(1).to_ascii_lowercase().as_str() {
             // Scripts never get it.
             "proxy" => ApacheDirective::NotNeeded,
@@ -283,17 +295,16 @@ fn of_condition(directive: &Directive) -> ApacheDirective {
     }
 }
 
-/// `SetEnvIf`: variables of the request.
-fn of_variable(directive: &Directive) -> ApacheDirective {
-    let sets = directive.arguments.iter().skip(2);
-    let mut sets = sets.map(|one| one.trim_start_matches('!'));
-    let is_known = |one: &str| {
-        let known = ["HTTP_AUTHORIZATION", "no-gzip", "dont-vary", "nokeepalive", "downgrade"];
-        known.iter().any(|name| one.starts_with(name))
-    };
-    match sets.all(is_known) {
-        true => ApacheDirective::NotNeeded,
-        false => ApacheDirective::ByHand(
+/// `SetEnvIf` and relatives: variables of the request, which follow this many words.
+fn of_variable(directive: &Directive, at: usize) -> ApacheDirective {
+    let sets = directive.arguments.iter().skip(at).map(|one| one.trim_start_matches('!'));
+    let are_all_of =
+        |known: &[&str]| sets.clone().all(|one| known.iter().any(|name| one.starts_with(name)));
+    let known = ["HTTP_AUTHORIZATION", "no-gzip", "dont-vary", "nokeepalive", "downgrade"];
+    match () {
+        () if sets.clone().any(|one| one.starts_with(NO_PROXY)) => ApacheDirective::Access,
+        () if are_all_of(&known) => ApacheDirective::NotNeeded,
+        () => ApacheDirective::ByHand(
             "variables by request have no counterpart; a use of one for access is named on its own",
         ),
     }

@@ -16,15 +16,22 @@ mod log_formats;
 mod mod_php_pools;
 mod path_area;
 mod path_pools;
+mod php_types;
 mod require_rules;
 mod rewrite_chain;
+mod script_merge;
 mod served_hosts;
+mod unrun_scripts;
 mod virtual_hosts;
 
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod proxied_paths_tests;
+#[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod virtual_host_tests;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
@@ -84,7 +91,9 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     let toml = file.to_toml(main);
     let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
     let written = WrittenSites::of(&toml, &from);
-    closed_paths::report(&written, &served_sites(files, main)?, &mut report);
+    let served = served_sites(files, main)?;
+    closed_paths::report(&written, &served, &mut report);
+    unrun_scripts::report(&config, &written, &served, &mut report);
     Ok(Imported { toml, report, user_files: Vec::new() })
 }
 

@@ -92,6 +92,16 @@ impl ModPhpPools {
         name
     }
 
+    /// The values of settings in a pool, also those of PHP; none without the pool.
+    pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
+        let (entries, _) = self.pools.iter().find(|(_, known)| known.name == pool)?;
+        let last = |name: &&str| {
+            let found = entries.iter().rev().find(|one| one.name == *name);
+            found.map(|one| one.value.toml.as_str())
+        };
+        Some(names.iter().map(last).collect())
+    }
+
     /// The sections of the pools, with findings for Apache's lines about its processes.
     pub fn sections(self, report: &mut ImportReport) -> Vec<PoolDraft> {
         if !self.pools.is_empty() {

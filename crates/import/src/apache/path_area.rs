@@ -73,31 +73,78 @@ impl PathArea {
         name.contains('.') && !name.starts_with('.')
     }
 
-    /// maitred's patterns for its paths without those of others. Others that are no prefix below
-    /// this one cannot be left out.
-    pub fn patterns_without(&self, others: &[&PathArea]) -> Vec<String> {
-        let PathArea::Below(prefix) = self else { return vec![self.pattern()] };
-        let below = others.iter().filter_map(|other| match other {
-            PathArea::Below(other) if other != prefix && is_below(other, prefix) => Some(other),
-            _ => None,
-        });
-        let literals: Vec<LiteralPath> = below
-            .flat_map(|other| {
-                let folder = LiteralPath { text: format!("{other}/"), is_exact: false };
-                [LiteralPath { text: other.clone(), is_exact: true }, folder]
-            })
-            .collect();
-        match (literals.is_empty(), prefix.is_empty()) {
-            (true, true) => vec!["/*".to_owned()],
-            (true, false) => vec![format!("~^{}(/|$)", regex::escape(prefix))],
-            (false, _) => {
-                let rest = without(&format!("{prefix}/"), &literals);
-                let rest = rest.unwrap_or_else(|| format!("{prefix}/*"));
-                let own = (!prefix.is_empty()).then(|| prefix.clone());
-                own.into_iter().chain([rest]).collect()
+    /// Whether it may have paths in common with another one.
+    pub fn may_overlap(&self, other: &PathArea) -> bool {
+        match (self, other) {
+            (PathArea::Below(one), PathArea::Below(other)) => {
+                is_below(one, other) || is_below(other, one)
             }
+            (PathArea::Regex(text), PathArea::Below(prefix))
+            | (PathArea::Below(prefix), PathArea::Regex(text)) => alternatives(text)
+                .into_iter()
+                .map(fixed_start)
+                .any(|fixed| fixed.starts_with(prefix.as_str()) || prefix.starts_with(fixed)),
+            _ => true,
         }
     }
+
+    /// maitred's patterns for its paths without those of others, as far as these are prefixes below
+    /// this one and not too many.
+    pub fn patterns_without(&self, others: &[&PathArea]) -> Vec<String> {
+        let PathArea::Below(prefix) = self else { return vec![self.pattern()] };
+        let inner = others.iter().filter_map(|other| inner_prefix(prefix, other));
+        let found = below_without(prefix, &inner.collect::<Vec<_>>());
+        found.or_else(|| below_without(prefix, &[])).unwrap_or_default()
+    }
+
+    /// maitred's patterns for its paths without all those of others; none if there are no such
+    /// patterns.
+    pub fn exact_patterns_without(&self, others: &[&PathArea]) -> Option<Vec<String>> {
+        let others: Vec<_> = others.iter().filter(|other| self.may_overlap(other)).collect();
+        let PathArea::Below(prefix) = self else {
+            return others.is_empty().then(|| vec![self.pattern()]);
+        };
+        let inner = others.into_iter().map(|other| inner_prefix(prefix, other));
+        below_without(prefix, &inner.collect::<Option<Vec<_>>>()?)
+    }
+}
+
+/// The prefix of an area below another prefix.
+fn inner_prefix<'a>(prefix: &str, area: &'a PathArea) -> Option<&'a str> {
+    match area {
+        PathArea::Below(inner) if inner != prefix && is_below(inner, prefix) => Some(inner),
+        _ => None,
+    }
+}
+
+/// maitred's patterns for the paths below a prefix without those below inner ones; none if these
+/// are too many.
+fn below_without(prefix: &str, inner: &[&str]) -> Option<Vec<String>> {
+    if inner.is_empty() {
+        return Some(vec![match prefix {
+            "" => "/*".to_owned(),
+            prefix => format!("~^{}(/|$)", regex::escape(prefix)),
+        }]);
+    }
+    let both = |inner: &&str| {
+        let folder = LiteralPath { text: format!("{inner}/"), is_exact: false };
+        [LiteralPath { text: (*inner).to_owned(), is_exact: true }, folder]
+    };
+    let literals: Vec<LiteralPath> = inner.iter().flat_map(both).collect();
+    let rest = without(&format!("{prefix}/"), &literals)?;
+    let own = (!prefix.is_empty()).then(|| prefix.to_owned());
+    Some(own.into_iter().chain([rest]).collect())
+}
+
+/// The text that all paths of an expression begin with; empty if that is not clear.
+fn fixed_start(expression: &str) -> &str {
+    let fixed = expression.strip_prefix('^').unwrap_or_default();
+    let end = fixed.find(['(', '[', '.', '*', '\\', '?', '{', '+', '$', '|']);
+    let (start, rest) = fixed.split_at(end.unwrap_or(fixed.len()));
+    // The letter before these may be missing.
+    let is_optional = rest.starts_with(['*', '?', '{']);
+    let mut letters = start.chars();
+    letters.next_back().filter(|_| is_optional).map_or(start, |_| letters.as_str())
 }
 
 /// Whether a path is a folder or in it.
@@ -130,25 +177,40 @@ pub(super) fn of_directory(
     mapped: &[MappedFolder],
 ) -> FolderAreas {
     let mut areas = FolderAreas::default();
+    for one in mapped {
+        let FolderAreas { mut clear, unclear } = of_mapped(section, config, one);
+        // URLs lead to the folder of an alias, not to the one of its name beside others.
+        let is_hidden = |area: &PathArea| {
+            let mut longer = mapped.iter().filter(|other| other.prefix.len() > one.prefix.len());
+            longer.any(|other| PathArea::Below(other.prefix.clone()).covers(area))
+        };
+        clear.retain(|area| !is_hidden(area));
+        areas.clear.extend(clear);
+        areas.unclear = areas.unclear.or(unclear);
+    }
+    areas
+}
+
+/// The areas of a `<Directory>` in one folder that URLs lead to.
+fn of_mapped(section: &Directive, config: &ApacheConfig, mapped: &MappedFolder) -> FolderAreas {
+    let mut areas = FolderAreas::default();
     let is_regex = section.is("<DirectoryMatch") || section.first() == "~";
     if is_regex {
         let text = section.arguments.last().map(String::as_str).unwrap_or_default();
-        mapped.iter().for_each(|one| folder_regex::add_areas(text, one, &mut areas));
+        folder_regex::add_areas(text, mapped, &mut areas);
         return areas;
     }
     let path = config.absolute(section.first());
     let path = path.trim_end_matches('/');
-    let clear = &mut areas.clear;
-    for MappedFolder { prefix, folder } in mapped {
-        if is_shell_pattern(path) {
-            clear.extend(of_wildcards(path, prefix, folder));
-        } else if is_below(folder, path) {
-            clear.push(PathArea::Below(prefix.clone()));
-        } else if let Some(rest) = path.strip_prefix(folder.as_str())
-            && rest.starts_with('/')
-        {
-            clear.push(PathArea::Below(format!("{prefix}{rest}")));
-        }
+    let MappedFolder { prefix, folder } = mapped;
+    if is_shell_pattern(path) {
+        areas.clear.extend(of_wildcards(path, prefix, folder));
+    } else if is_below(folder, path) {
+        areas.clear.push(PathArea::Below(prefix.clone()));
+    } else if let Some(rest) = path.strip_prefix(folder.as_str())
+        && rest.starts_with('/')
+    {
+        areas.clear.push(PathArea::Below(format!("{prefix}{rest}")));
     }
     areas
 }

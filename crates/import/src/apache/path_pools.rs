@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use maitred_rules::path::is_php_source;
 
 use super::host_import::{AreaSection, HostImport};
-use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
+use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler, deciding_settings};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::PathArea;
 use crate::file_draft::Placed;
@@ -20,6 +20,16 @@ const INDEX: &str = "index.php";
 
 /// Extensions that some have PHP in.
 const OTHER_ENDS: [&str; 8] = ["html", "htm", "inc", "xml", "js", "css", "txt", "module"];
+
+/// The pool of some paths.
+pub(super) struct PathPool<'a> {
+    /// The paths.
+    area: PathArea,
+    /// The pool.
+    pool: String,
+    /// The line that it is from.
+    line: &'a Directive,
+}
 
 impl<'a> HostImport<'_, 'a> {
     /// Handlers of some paths, beside the one of the site.
@@ -45,7 +55,7 @@ impl<'a> HostImport<'_, 'a> {
             let pool = match &one.handler {
                 handler if Some(handler) == own => self.own_pool(),
                 PhpHandler::Fcgi(address) => match self.target(address, one.line) {
-                    PassTarget::Pool(name) => Some(toml_text::string(&name)),
+                    PassTarget::Pool(name) => Some(name),
                     PassTarget::Upstream(_) => None,
                 },
                 PhpHandler::Module | PhpHandler::None => None,
@@ -63,7 +73,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     fn own_pool(&self) -> Option<String> {
-        self.site.settings.value("pool").map(str::to_owned)
+        self.site.settings.value("pool").map(|pool| pool.trim_matches('"').to_owned())
     }
 
     fn refuse_scripts(&mut self, one: &AreaHandler<'a>) {
@@ -94,8 +104,43 @@ impl<'a> HostImport<'_, 'a> {
             }
             (None, area) => area.whole_pattern(),
         };
-        let fields = [("path", toml_text::string(&path)), ("pool", pool)];
+        self.push_pool(&path, PathPool { area: one.area.clone(), pool, line: one.line });
+    }
+
+    fn push_pool(&mut self, path: &str, one: PathPool<'a>) {
+        let fields = [("path", toml_text::string(path)), ("pool", toml_text::string(&one.pool))];
         self.push("paths", one.line, toml_text::table(fields));
+        self.path_pools.push(one);
+    }
+
+    /// Pools of paths, where the path that is requested and the script that runs may be in two of
+    /// them: Apache takes the pool of the script, and the site that of the path.
+    pub(super) fn pools_of_rewritten(&mut self) {
+        let settings = &self.site.settings;
+        let front = settings.value("front_controller").filter(|script| *script != "\"\"");
+        if front.is_none() && !settings.has("htaccess") {
+            return;
+        }
+        let own = self.own_pool();
+        for PathPool { area, pool, line } in std::mem::take(&mut self.path_pools) {
+            // Scripts of an alias run for its own paths alone.
+            if self.is_alias(&area) || self.is_confined_alike(own.as_deref(), &pool) {
+                continue;
+            }
+            let why = "scripts run in the pool of the requested path, not of their own folder, \
+                       after a fallback or a rewrite: serve the folder as a site of its own";
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
+    }
+
+    /// Whether the scripts of both pools have the same user and the same limits.
+    fn is_confined_alike(&self, own: Option<&str>, other: &str) -> bool {
+        let names: Vec<&str> =
+            ["user", "group", "chroot"].into_iter().chain(deciding_settings()).collect();
+        let of =
+            |pool| self.pools.values(pool, &names).or_else(|| self.mod_php.values(pool, &names));
+        let own = own.and_then(of);
+        own.is_some() && own == of(other)
     }
 
     /// Settings of mod_php for folders: each gets a pool of its own.
@@ -115,9 +160,8 @@ impl<'a> HostImport<'_, 'a> {
         for (prefix, line) in folders {
             let area = PathArea::Below(prefix.to_owned());
             let entries = self.entries_of(&area, of_site);
-            let pool = toml_text::string(&self.mod_php.pool(entries));
-            let path = toml_text::string(&area.whole_pattern());
-            self.push("paths", line, toml_text::table([("path", path), ("pool", pool)]));
+            let pool = self.mod_php.pool(entries);
+            self.push_pool(&area.whole_pattern(), PathPool { area, pool, line });
         }
     }
 
@@ -173,18 +217,26 @@ fn matches_name(part: &str, name: &str) -> bool {
     last.map_or(true, |last| last.is_match(name))
 }
 
+fn is_other_name(name: &str) -> bool {
+    !is_php_source(format!("/{name}").as_bytes())
+}
+
 /// The end of a name of files that are passed to PHP, and that are no PHP source here.
 pub(super) fn other_source(one: &AreaHandler<'_>) -> Option<String> {
-    let is_other = |name: &str| !is_php_source(format!("/{name}").as_bytes());
     if one.line.is("AddHandler") || one.line.is("AddType") {
         let mut ends = one.line.arguments.iter().skip(1).map(|end| end.trim_start_matches('.'));
-        return ends.find(|end| is_other(&format!("zz9.{end}"))).map(|end| format!(".{end}"));
+        return ends.find(|end| is_other_name(&format!("zz9.{end}"))).map(|end| format!(".{end}"));
     }
-    let PathArea::Regex(text) = &one.area else { return None };
+    other_name(&one.area)
+}
+
+/// The end of a name of files that an expression matches, and that are no PHP source here.
+pub(super) fn other_name(area: &PathArea) -> Option<String> {
+    let PathArea::Regex(text) = area else { return None };
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words = words.filter(|word| !word.is_empty());
     let ends = words.clone().chain(OTHER_ENDS).map(|end| format!("zz9.{end}"));
-    let mut names = ends.chain(words.map(str::to_owned)).filter(|name| is_other(name));
+    let mut names = ends.chain(words.map(str::to_owned)).filter(|name| is_other_name(name));
     let all = alternatives(text);
     let found = names.find(|name| all.iter().any(|part| matches_name(part, name)))?;
     Some(found.trim_start_matches("zz9").to_owned())

@@ -39,6 +39,10 @@ const OWN_FILES: [&str; 6] = [
     "%{DOCUMENT_ROOT}/$1",
 ];
 
+/// Those of them that are the path of the URL itself in a virtual host, where Apache looks for it
+/// at the root of the file system: there is no such file.
+const FILES_OF_FOLDERS: [&str; 2] = ["%{REQUEST_FILENAME}", "%{SCRIPT_FILENAME}"];
+
 /// Variables of the path.
 const OF_PATH: [&str; 4] =
     ["%{REQUEST_URI}", "%{REQUEST_FILENAME}", "%{SCRIPT_FILENAME}", "%{PATH_INFO}"];
@@ -59,6 +63,13 @@ pub(super) struct RewriteScope {
     pub is_around: bool,
 }
 
+impl RewriteScope {
+    /// Whether a tested text is a path that leads to no file there.
+    pub fn is_no_file(&self, tested: &str) -> bool {
+        self.folder.is_none() && FILES_OF_FOLDERS.contains(&tested)
+    }
+}
+
 /// A rule with the conditions before it.
 #[derive(Debug, Clone)]
 pub(super) struct RewriteChain<'a> {
@@ -72,8 +83,11 @@ pub(super) struct RewriteChain<'a> {
     pub flags: Vec<(String, String)>,
 }
 
-/// The rules of a section.
-pub(super) fn chains<'a>(directives: &[&'a Directive]) -> Vec<RewriteChain<'a>> {
+/// The rules of a section, or of a virtual host.
+pub(super) fn chains<'a>(
+    directives: &[&'a Directive],
+    scope: &RewriteScope,
+) -> Vec<RewriteChain<'a>> {
     let mut found = Vec::new();
     let mut conditions: Vec<&'a Directive> = Vec::new();
     for directive in directives {
@@ -81,7 +95,7 @@ pub(super) fn chains<'a>(directives: &[&'a Directive]) -> Vec<RewriteChain<'a>> 
             conditions.push(directive);
         } else if directive.is("RewriteRule") {
             let conditions = std::mem::take(&mut conditions);
-            let tests = tests(&conditions);
+            let tests = tests(&conditions, scope);
             let flags = flags(directive.argument(2));
             found.push(RewriteChain { rule: directive, conditions, tests, flags });
         }
@@ -287,10 +301,10 @@ fn has_flag(condition: &Directive, names: [&str; 2]) -> bool {
 }
 
 /// The tests of conditions, which must all hold: those with `[OR]` are one with the next.
-fn tests(conditions: &[&Directive]) -> Vec<CondTest> {
+fn tests(conditions: &[&Directive], scope: &RewriteScope) -> Vec<CondTest> {
     let (mut found, mut group) = (Vec::new(), Vec::new());
     for condition in conditions {
-        group.push(test(condition));
+        group.push(test(condition, scope));
         if !has_flag(condition, ["OR", "ORNEXT"]) {
             found.push(either(std::mem::take(&mut group)));
         }
@@ -349,7 +363,7 @@ fn is_of_client(condition: &Directive) -> bool {
     })
 }
 
-fn test(condition: &Directive) -> CondTest {
+fn test(condition: &Directive, scope: &RewriteScope) -> CondTest {
     let (tested, wanted) = (condition.argument(0), condition.argument(1));
     let no_case = has_flag(condition, ["NC", "NOCASE"]);
     let (is_negated, plain) = match wanted.strip_prefix('!') {
@@ -366,6 +380,7 @@ fn test(condition: &Directive) -> CondTest {
     let is_file_test = FILE_TESTS.contains(&plain);
     let variable = tested.trim_start_matches("%{").trim_end_matches('}');
     match variable.to_ascii_uppercase().as_str() {
+        _ if is_file_test && is_negated && scope.is_no_file(tested) => CondTest::Nothing,
         _ if is_file_test && is_negated && OWN_FILES.contains(&tested) => match plain {
             "-d" | "-l" => CondTest::IsNoFolder,
             _ => CondTest::IsMissing,
@@ -433,7 +448,7 @@ mod tests {
     fn targets_are_those_of_maitred() {
         let target = |to: &str, flags: &str| {
             let rule = line("RewriteRule", &["^/a/(.*)$", to, flags]);
-            chains(&[&rule])[0].target("", "/srv/www")
+            chains(&[&rule], &RewriteScope::default())[0].target("", "/srv/www")
         };
         assert_eq!(target("/b/$1", "[L]").as_deref(), Ok("/b/$1"));
         assert_eq!(target("/b.php?p=$1", "[L]").as_deref(), Ok("/b.php?p=$1?"));
@@ -451,7 +466,8 @@ mod tests {
             let lines = conditions.iter().map(|words| line("RewriteCond", words));
             let mut lines: Vec<Directive> = lines.collect();
             lines.push(line("RewriteRule", &["^", "-", "[F]"]));
-            chains(&lines.iter().collect::<Vec<_>>())[0].tests.clone()
+            let lines: Vec<&Directive> = lines.iter().collect();
+            chains(&lines, &RewriteScope::default())[0].tests.clone()
         };
         let path = |text: &str| CondTest::Path(text.to_owned(), false);
         let uri = "%{REQUEST_URI}";
@@ -474,10 +490,14 @@ mod tests {
     fn the_script_for_paths_without_a_file_is_found() {
         let file = line("RewriteCond", &["%{REQUEST_FILENAME}", "!-f"]);
         let rule = line("RewriteRule", &["^", "index.php", "[L]"]);
-        let all = chains(&[&file, &rule]);
-        let found = front_controller(&all[0], "");
+        let host = RewriteScope::default();
+        let folder = RewriteScope { folder: Some(String::new()), ..RewriteScope::default() };
+        let of = |lines: &[&Directive], scope| front_controller(&chains(lines, scope)[0], "");
+        let found = of(&[&file, &rule], &folder);
         assert_eq!(found, Some(("/index.php".to_owned(), String::new())));
-        let all = chains(&[&rule]);
-        assert_eq!(front_controller(&all[0], ""), None);
+        assert_eq!(of(&[&rule], &folder), None);
+        assert_eq!(of(&[&file, &rule], &host), None);
+        let file = line("RewriteCond", &["%{DOCUMENT_ROOT}%{REQUEST_URI}", "!-f"]);
+        assert!(of(&[&file, &rule], &host).is_some());
     }
 }

@@ -39,8 +39,28 @@ fn the_source_of_cgi_programs_is_denied() {
     let add = "AddHandler cgi-script .pl cgi";
     expect_denied(add, &["/a.pl", "/b/a.CGI", "/a.cgi.en"], &["/a.plx", "/acgi"]);
     expect_denied("AddHandler fcgid-script .php .py", &["/a.py"], &["/a.php"]);
-    let set = "<Location /run>\nSetHandler fcgid-script\n</Location>";
-    expect_denied(set, &["/run/a"], &["/runs"]);
+    for line in
+        ["SetHandler fcgid-script", "SetHandler application/x-httpd-cgi", "ForceType cgi-script"]
+    {
+        let set = format!("<Location /run>\n{line}\n</Location>");
+        expect_denied(&set, &["/run/a"], &["/runs"]);
+    }
+    expect_denied("AddType application/x-httpd-cgi .cgi .pl", &["/a.pl"], &["/a.plx"]);
+}
+
+#[test]
+fn what_an_action_passes_to_a_script_is_not_sent() {
+    let gate = "Action Gate /gate.php";
+    let members = in_folder("/srv/site1/members", "SetHandler gate");
+    expect_denied(&format!("{gate}\n{members}"), &["/members/a.txt"], &["/a.txt"]);
+    expect_denied(&format!("{gate} virtual\nAddHandler gate .pdf"), &["/a/b.pdf"], &["/a.txt"]);
+    let inner = in_folder("/srv/site1/members", gate);
+    expect_denied(&format!("{inner}\n<Files *.pdf>\nSetHandler gate\n</Files>"), &["/b.pdf"], &[]);
+    let of_php = "Action application/x-httpd-php /php\nAction php5-fcgi /php\n\
+                  <FilesMatch \"\\.php$\">\nSetHandler php5-fcgi\n</FilesMatch>";
+    expect_denied(of_php, &[], &["/a.php"]);
+    let of_type = of_host("Action application/pdf /gate.php");
+    assert!(!of_type.report.keeps_access(), "{}", of_type.report);
 }
 
 #[test]
@@ -56,6 +76,10 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
     let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
     expect_denied(index, &[], &["/index.php"]);
+    let mixed = "<FilesMatch \"\\.(php|pl|cgi)$\">\nSetHandler fcgid-script\n</FilesMatch>";
+    expect_denied(mixed, &["/a.pl", "/b/a.cgi"], &["/a.css"]);
+    let of_php = "<FilesMatch \"\\.ph(p|tml)$\">\nSetHandler fcgid-script\n</FilesMatch>";
+    expect_denied(of_php, &[], &["/a.php"]);
     for lines in [
         "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
         "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
@@ -87,6 +111,10 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
         (&*of_app, "app/up", "SetHandler text/plain"),
         (&*of_all, "up", "<FilesMatch \\.php$>\nSetHandler cgi-script\n</FilesMatch>"),
         (module, "up", "php_value engine off"),
+        (module, "up", "SetHandler no-php"),
+        (module, "up", "AddHandler no-php .php"),
+        (module, "up", "SetHandler application/x-httpd-php-source"),
+        (&*added, "up", "AddHandler application/x-httpd-php .php"),
     ] {
         let lines = format!("{handler}\n<Directory /srv/site1/{folder}>\n{line}\n</Directory>");
         let imported = of_host(&lines);
@@ -99,6 +127,49 @@ fn scripts_that_apache_does_not_run_in_a_folder_are_refused() {
     for (handler, line) in [(&*added, "RemoveType .php"), (&*of_all, "RemoveHandler .php")] {
         let lines = format!("{handler}\n<Directory /srv/site1/up>\n{line}\n</Directory>");
         assert!(runs_script(&of_host(&lines), "/up/a.php"), "{lines}");
+    }
+}
+
+#[test]
+fn a_type_decides_where_php_runs_by_a_type_alone() {
+    let module = "LoadModule php_module /m.so\n";
+    let added = format!("{module}AddType application/x-httpd-php .php\n");
+    let by_handler = format!("{module}AddHandler application/x-httpd-php .php\n");
+    let uploads = in_folder("/srv/site1/uploads", "ForceType application/octet-stream");
+    let pdf = "<FilesMatch \"\\.pdf$\">\nForceType application/octet-stream\n</FilesMatch>";
+    for (lines, runs) in [
+        (format!("{added}{uploads}"), false),
+        (format!("{uploads}{added}"), false),
+        (format!("{added}{}", uploads.replace("application/octet-stream", "None")), true),
+        (format!("{added}{pdf}"), true),
+        (format!("{by_handler}{uploads}"), true),
+        (format!("{}\n{uploads}", passes_to("www")), true),
+    ] {
+        let imported = of_host(&lines);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
+        assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+    for line in ["ForceType application/x-httpd-php", "SetHandler application/x-httpd-php"] {
+        let all = of_host(&format!("{added}{}", in_folder("/srv/site1/a", line)));
+        assert!(!all.report.keeps_access(), "{line}\n{}", all.report);
+    }
+}
+
+#[test]
+fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
+    let module = "LoadModule php_module /m.so\n";
+    for (folder, handler, is_access) in [
+        ("typed", "AddType application/x-httpd-php .php", true),
+        ("removed", "AddType application/x-httpd-php .php", true),
+        ("added", "AddType application/x-httpd-php .php", true),
+        ("pdf", "AddType application/x-httpd-php .php", false),
+        ("typed", "AddHandler application/x-httpd-php .php", false),
+    ] {
+        let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
+        let lines = format!("{module}{handler}\nDocumentRoot /srv/{folder}\n{root}");
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
     }
 }
 
@@ -157,6 +228,38 @@ fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
     ] {
         assert_eq!(pool_of(&nested, path).as_deref(), Some(pool), "{path}\n{}", nested.toml);
     }
+}
+
+#[test]
+fn scripts_that_may_run_for_paths_of_another_pool_are_left_out_as_access() {
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let front = in_folder("/srv/site1", "FallbackResource /index.php");
+    let files = in_folder("/srv/site1", "AllowOverride All");
+    let of_folder = |name: &str, lines: &str| in_folder(&format!("/srv/{name}"), lines);
+    let (www, alias) = (passes_to("www"), "Alias /pma /srv/pma\n");
+    let gate = "php_value auto_prepend_file /srv/gate.php";
+    let basedir = "php_admin_value open_basedir /srv/site1/app";
+    for (handlers, is_access) in [
+        (format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))), true),
+        (format!("{www}\n{}", of_folder("site1/app", &passes_to("www2"))), false),
+        (format!("{www}\n{alias}{}", of_folder("pma", &passes_to("a"))), false),
+        (format!("{module}\n{}", of_folder("site1/app", basedir)), true),
+        (format!("{module}\n{}", of_folder("site1/app", gate)), true),
+        (format!("{module}\n{}", of_folder("site1/app", "php_value memory_limit 8M")), false),
+    ] {
+        for rewrites in [&front, &files] {
+            let imported = of_host(&format!("{handlers}\n{rewrites}"));
+            let Imported { report, toml, .. } = &imported;
+            assert_eq!(
+                !report.keeps_access(),
+                is_access,
+                "{handlers}\n{rewrites}\n{toml}\n{report}"
+            );
+            assert!(imported.toml.contains("paths = "), "{handlers}\n{}", imported.toml);
+        }
+    }
+    let none = of_host(&format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))));
+    assert!(none.report.keeps_access(), "{}", none.report);
 }
 
 #[test]
@@ -262,6 +365,8 @@ fn paths_that_lead_elsewhere_lead_to_no_file_of_the_document_root() {
         assert!(is_denied(&imported, "/x/a"), "{lines}\n{}", imported.toml);
         assert!(!is_denied(&imported, "/a"), "{lines}\n{}", imported.toml);
     }
+    // What the document root has at the path of another file.
+    expect_denied("Alias /robots.txt /proxy.conf", &["/robots.txt"], &["/robots"]);
     let lines = "Alias / /srv/app/\nAlias /a /srv/a\n<Directory /srv/app/private>\n\
                  Require all denied\n</Directory>";
     expect_denied(lines, &["/private/x"], &["/x"]);

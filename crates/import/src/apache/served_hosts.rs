@@ -143,7 +143,9 @@ impl<'a> HostImport<'_, 'a> {
             rule.is_closed = is_closed(one);
             rules.push(rule);
             if let Some(scope) = self.folder_scope(at).filter(|scope| scope.is_on) {
-                chains(&one.directives).iter().for_each(|chain| rewrite(chain, &scope, rules));
+                chains(&one.directives, &scope)
+                    .iter()
+                    .for_each(|chain| rewrite(chain, &scope, rules));
             }
         }
     }
@@ -160,7 +162,7 @@ impl<'a> HostImport<'_, 'a> {
         let own: Vec<&'a Directive> = self.host.iter().collect();
         if is_on(self.of_host("RewriteEngine")) {
             let scope = RewriteScope::default();
-            chains(&own).iter().for_each(|chain| rewrite(chain, &scope, rules));
+            chains(&own, &scope).iter().for_each(|chain| rewrite(chain, &scope, rules));
         }
         let names = ["Redirect", "RedirectMatch", "RedirectPermanent", "RedirectTemp"];
         for line in self.all_of_host(&names) {

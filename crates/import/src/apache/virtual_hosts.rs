@@ -6,7 +6,7 @@ use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
 use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
-use super::rewrite_chain::{CondTest, RewriteChain, chains};
+use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
@@ -57,6 +57,25 @@ impl VirtualHost<'_> {
 
     fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()
+    }
+
+    fn shares_port(&self, other: &VirtualHost<'_>) -> bool {
+        let ports = |host: &VirtualHost<'_>| {
+            host.listens.iter().map(|one| one.port).collect::<BTreeSet<u16>>()
+        };
+        !ports(self).is_disjoint(&ports(other))
+    }
+
+    /// Whether a `ServerAlias` with a wildcard matches a name.
+    fn has_wildcard_for(&self, name: &str) -> bool {
+        let aliases = self.directives.iter().filter(|one| one.is("ServerAlias"));
+        let mut wildcards =
+            aliases.flat_map(|one| &one.arguments).filter(|word| word.contains(['*', '?']));
+        wildcards.any(|word| {
+            let text = regex::escape(word).replace("\\*", ".*").replace("\\?", ".");
+            let pattern = regex::Regex::new(&format!("(?i)^(?:{text})$"));
+            pattern.is_ok_and(|pattern| pattern.is_match(name))
+        })
     }
 }
 
@@ -253,7 +272,7 @@ impl<'a> HostsImport<'_, 'a> {
             return;
         }
         let own: Vec<&'a Directive> = host.directives.iter().collect();
-        for chain in chains(&own) {
+        for chain in chains(&own, &RewriteScope::default()) {
             self.redirected_by(&chain, host);
         }
     }
@@ -459,7 +478,7 @@ impl<'a> HostsImport<'_, 'a> {
             host.section.into_iter().for_each(|one| self.report.drop_server(one));
             return;
         }
-        let mut hosts = host.names.clone();
+        let mut hosts = self.reached_names(host, all);
         if host.is_default {
             hosts.push("*".to_owned());
         }
@@ -503,6 +522,30 @@ impl<'a> HostsImport<'_, 'a> {
         self.reach(host, &others, &mut site);
         taken.push((hosts.into_iter().collect(), file.sites.len()));
         file.sites.push(site);
+    }
+
+    /// The names of a virtual host that lead to it: in Apache the first match wins, and in the site
+    /// the longest one.
+    fn reached_names(&mut self, host: &VirtualHost<'a>, all: &[VirtualHost<'a>]) -> Vec<String> {
+        let mut names = host.names.clone();
+        for other in all.iter().take_while(|other| other.place != host.place) {
+            if !other.shares_port(host) {
+                continue;
+            }
+            names.retain(|name| {
+                let is_hidden = other.has_wildcard_for(name);
+                if is_hidden {
+                    let why = format!(
+                        "`{name}` leads to the virtual host at {}, which precedes it and has a \
+                         wildcard for it: put the one with the name first if it is to serve it",
+                        other.place
+                    );
+                    self.report.access_left_out(&host.place, "<VirtualHost", &why);
+                }
+                !is_hidden
+            });
+        }
+        names
     }
 
     /// Who reaches the site: every site is served at every address.

@@ -1,0 +1,83 @@
+//! Media types that decide whether PHP runs: those of scripts that a type alone passes to it.
+
+use super::config_reader;
+use super::host_import::{AreaSection, HostImport, is_files};
+use super::host_scripts::{AreaHandler, PhpHandler};
+use super::path_area::{self, PathArea};
+use crate::regex_shapes::ends_otherwise as ends_otherwise_than_php;
+use crate::source_directive::Directive;
+
+/// A script of a folder that no configuration names.
+const ANY_NAME: &str = "zz9.php";
+
+impl<'a> HostImport<'_, 'a> {
+    /// Areas whose files have one type (`ForceType`), which overrides that of their extension, but
+    /// not a handler.
+    pub(super) fn forced_types(&self, by_extension: &[AreaHandler<'a>]) -> Vec<AreaHandler<'a>> {
+        let runs_by = |name: &'static str| {
+            by_extension
+                .iter()
+                .filter(move |one| one.line.is(name) && one.handler != PhpHandler::None)
+        };
+        let has_handler = |area: &PathArea| {
+            let PathArea::Below(prefix) = area else { return false };
+            runs_by("AddHandler").any(|one| one.area.has(&format!("{prefix}/{ANY_NAME}")))
+        };
+        let mut found = Vec::new();
+        for AreaSection { area, directives, .. } in &self.sections {
+            let mut lines = directives.iter().filter(|line| is_forced(line));
+            let Some(line) = lines.next_back() else { continue };
+            let handler = self.php_handler(line.first()).unwrap_or(PhpHandler::None);
+            let is_kept = handler == PhpHandler::None && runs_by("AddType").next().is_none();
+            if !is_kept && !has_handler(area) && may_have_scripts(area) {
+                found.push(AreaHandler { area: area.clone(), handler, line });
+            }
+        }
+        found
+    }
+
+    /// `.htaccess` files that change the type of scripts, where a type alone passes them to PHP.
+    pub(super) fn types_of_files(&mut self, general: &'a Directive) {
+        if !general.is("AddType") || !self.site.settings.has("htaccess") {
+            return;
+        }
+        let Some(files) = self.files.below(&self.root, ".htaccess") else {
+            let why = "its folders are too many, too deep, or not readable: a `.htaccess` file \
+                       that changes the type of scripts does not stop them here";
+            return self.report.access_left_out(&general.place, &general.shown(), why);
+        };
+        for file in files {
+            let Ok(lines) = config_reader::htaccess(self.files, &file, self.config) else {
+                continue;
+            };
+            if let Some(line) = type_change(&lines) {
+                let why = "PHP runs here by the extension, whatever the type of a script: write \
+                           `SetHandler none` for them into the file";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+            }
+        }
+    }
+}
+
+/// Whether a line sets the type of all files.
+fn is_forced(line: &Directive) -> bool {
+    line.is("ForceType") && !line.first().eq_ignore_ascii_case("none")
+}
+
+fn may_have_scripts(area: &PathArea) -> bool {
+    !matches!(area, PathArea::Regex(text) if ends_otherwise_than_php(text))
+}
+
+/// The line that changes the type of scripts.
+fn type_change(lines: &[Directive]) -> Option<&Directive> {
+    let is_php = |word: &String| word.trim_start_matches('.').eq_ignore_ascii_case("php");
+    lines.iter().find_map(|line| match line.name.to_ascii_lowercase().as_str() {
+        "forcetype" => Some(line).filter(|line| is_forced(line)),
+        "removetype" => Some(line).filter(|line| line.arguments.iter().any(is_php)),
+        "addtype" => Some(line).filter(|line| line.arguments.iter().skip(1).any(is_php)),
+        _ if is_files(line) && !may_have_scripts(&path_area::of_files(line, &PathArea::all())) => {
+            None
+        }
+        _ => type_change(&line.block),
+    })
+}

@@ -1,0 +1,71 @@
+//! Virtual hosts as a whole: names, macros, TLS.
+
+use super::access_tests::{expect_denied, of_host};
+use super::*;
+
+/// A virtual host after that of `a.example`.
+fn host(lines: &str) -> String {
+    format!("</VirtualHost>\n<VirtualHost *:80>\nDocumentRoot /srv/b\n{lines}\n")
+}
+
+#[test]
+fn directives_for_tls_that_refuse_clients_are_left_out_as_access() {
+    for line in
+        ["SSLOCSPEnable on", "SSLOCSPEnable leaf", "SSLSRPVerifierFile /srp", "SSLNewName on"]
+    {
+        assert!(!of_host(line).report.keeps_access(), "{line}");
+    }
+    let harmless = "SSLOCSPEnable off\nSSLOCSPDefaultResponder http://a/\nSSLUseStapling on\n\
+                    SSLSessionTickets off\nSSLProxyVerify none\nSSLCertificateChainFile /c.pem\n\
+                    SSLCipherSuite HIGH";
+    assert!(of_host(harmless).report.keeps_access(), "{}", of_host(harmless).report);
+}
+
+#[test]
+fn each_use_of_a_macro_has_its_own_values_and_findings() {
+    let site = "<Macro Site $dir $dir_private>\n<Directory $dir_private>\nRequire all denied\n\
+                </Directory>\n<Directory $dir/$dir_private>\nRequire all denied\n</Directory>\n\
+                </Macro>\nUse Site /srv/site1 /srv/site1/private";
+    expect_denied(site, &["/private/a"], &["/_private/a"]);
+    let header = "<Macro Without $action $name>\nRequestHeader $action $name\n</Macro>\n\
+                  Use Without unset Proxy\nUse Without unset X-User";
+    assert!(!of_host(header).report.keeps_access(), "{}", of_host(header).report);
+    let known = header.replace("X-User", "Proxy");
+    assert!(of_host(&known).report.keeps_access(), "{}", of_host(&known).report);
+}
+
+#[test]
+fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
+    let closed = "<Location />\nRequire all denied\n</Location>";
+    for (alias, name, is_hidden) in [
+        ("*", "admin.example.com", true),
+        ("*.example.com", "admin.example.com", true),
+        ("*.EXAMPLE.com", "a.admin.example.com", true),
+        ("admin*", "admin.example.com", true),
+        ("*.example.com", "example.com", false),
+        ("www.example.com", "admin.example.com", false),
+    ] {
+        let wildcard = format!("ServerName b.example\nServerAlias {alias}\n{closed}");
+        let exact = format!("ServerName c.example\nServerAlias {name}");
+        let imported = of_host(&[host(&wildcard), host(&exact)].concat());
+        let Imported { report, toml, .. } = &imported;
+        let hides = !toml.contains(&format!("\"{name}\""));
+        assert_eq!(hides, is_hidden, "{alias} {name}\n{toml}");
+        assert_eq!(!report.keeps_access(), is_hidden, "{alias} {name}\n{report}");
+        let ordered = of_host(&[host(&exact), host(&wildcard)].concat());
+        assert!(ordered.report.keeps_access(), "{alias} {name}\n{}", ordered.report);
+    }
+    let longer = [
+        host("ServerName b.example\nServerAlias *.example.com"),
+        host("ServerName c.example\nServerAlias *.b.example.com"),
+    ];
+    assert!(!of_host(&longer.concat()).report.keeps_access());
+    let elsewhere = "</VirtualHost>\n<VirtualHost *:443>\nServerName admin.example.com\n\
+                     DocumentRoot /srv/c\nSSLEngine on\nSSLCertificateFile /c.pem";
+    let elsewhere = [host("ServerName b.example\nServerAlias *.example.com"), elsewhere.to_owned()];
+    assert!(
+        of_host(&elsewhere.concat()).report.keeps_access(),
+        "{}",
+        of_host(&elsewhere.concat()).report
+    );
+}
