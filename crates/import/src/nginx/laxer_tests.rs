@@ -6,8 +6,11 @@ use std::fs;
 use super::*;
 use crate::written_site::Behind;
 
-/// Pools of php-fpm.
+/// Pools of php-fpm: that of the sites, one of another user, and one with the rights of the first.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
+    php_admin_value[open_basedir] = /srv\n[other]\nlisten = /run/other.sock\npm = static\n\
+    pm.max_children = 3\nuser = other\nphp_admin_value[open_basedir] = /srv\n[same]\n\
+    listen = /run/same.sock\npm = static\npm.max_children = 3\n\
     php_admin_value[open_basedir] = /srv\n";
 
 /// Scripts run.
@@ -255,6 +258,58 @@ fn what_confines_scripts_is_that_of_nginx() {
         let imported = of_http(&http, "");
         assert!(!imported.report.keeps_access(), "{http}\n{}", imported.report);
     }
+}
+
+/// Servers with two pools of php-fpm, of which nginx chooses one by the script.
+const TWO_POOLS: [&str; 6] = [
+    "FALLBACK location = /index.php { fastcgi_pass OTHER; } PHP",
+    r"location ~ ^/admin/.*\.php$ { fastcgi_pass OTHER; } PHP",
+    r"location /admin/ { location ~ \.php$ { fastcgi_pass OTHER; } } PHP",
+    r"location ~ ^/(?!open/).*\.php$ { fastcgi_pass OTHER; } PHP",
+    "location / { try_files $uri @app; } location ~ ^/old/.*\\.php$ { fastcgi_pass OTHER; } \
+     location @app { fastcgi_param SCRIPT_FILENAME $document_root/index.php; \
+     fastcgi_pass unix:/run/php.sock; }",
+    "location ~ ^/admin/.*\\.php$ { fastcgi_pass OTHER; } \
+     location ~ ^/(index|open)\\.php$ { fastcgi_pass unix:/run/php.sock; }",
+];
+
+#[test]
+fn a_script_that_may_run_with_the_rights_of_another_pool_is_named() {
+    for lines in TWO_POOLS {
+        for other in ["unix:/run/other.sock", "127.0.0.1:9001"] {
+            says_laxer(&[&expanded(lines).replace("OTHER", other)]);
+        }
+        says_nothing(&[&expanded(lines).replace("OTHER", "unix:/run/same.sock")]);
+    }
+}
+
+#[test]
+fn a_second_fastcgi_server_is_named_and_the_same_one_is_not() {
+    let php = |pass: &str| {
+        format!(
+            "location ~ ^/admin/.*\\.php$ {{ fastcgi_pass {pass}; }} \
+             location ~ \\.php$ {{ fastcgi_pass 127.0.0.1:9000; }}"
+        )
+    };
+    says_laxer(&[&php("127.0.0.1:9001"), &php("unix:/run/other.sock")]);
+    says_nothing(&[&php("127.0.0.1:9000")]);
+}
+
+#[test]
+fn what_confines_the_scripts_of_a_location_is_an_entry_of_its_pool() {
+    let with = |setting: &str| {
+        let admin = "location ~ ^/admin/.*\\.php$ { fastcgi_pass unix:/run/same.sock; \
+                     fastcgi_param PHP_ADMIN_VALUE";
+        of_http(&format!("server {{ root /srv/app; {admin} \"{setting}\"; }} {PHP} }}"), "")
+    };
+    for (name, value) in [("open_basedir", "/srv/a"), ("auto_prepend_file", "/srv/login.php")] {
+        let Imported { toml, report, .. } = with(&format!("{name}={value}"));
+        let of_pool = toml.split("[pools.same]").nth(1).unwrap_or_default();
+        let entry = format!("php_admin_value.{name} = \"{value}\"");
+        assert!(of_pool.contains(&entry) && toml.matches(&entry).count() == 1, "{toml}");
+        assert!(!report.keeps_access(), "{name}\n{report}");
+    }
+    assert!(with("memory_limit=1G").report.keeps_access());
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.

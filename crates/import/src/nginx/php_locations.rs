@@ -25,12 +25,16 @@ impl<'a> ServerImport<'_, 'a> {
         let is_general = |one: &&&Location<'a>| self.runs_all(one);
         let general = php.iter().find(is_general).copied();
         let main = general.or(php.first().copied());
-        for location in main.into_iter().chain(php.iter().copied()) {
-            self.pass(location, main.is_some_and(|main| main.directive == location.directive));
+        if let Some(main) = main {
+            self.pass(main);
         }
         for location in &php {
             self.parameters(location);
             self.files_in(location);
+        }
+        // Parameters are some of the rights of a pool.
+        for location in &php {
+            self.other_pass(location);
         }
         match general {
             Some(general) => self.folders_without_php(locations, general),
@@ -66,70 +70,112 @@ impl<'a> ServerImport<'_, 'a> {
         is_outer && matches_path(location, ANY_SCRIPT.as_bytes())
     }
 
-    /// The pool or the FastCGI server of a location.
-    fn pass(&mut self, location: &Location<'a>, is_main: bool) {
-        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
-        if self.report.is_covered(&pass.place, "fastcgi_pass") {
-            return;
+    /// The pool or the FastCGI server that a location passes to.
+    fn target_of(&mut self, pass: &Directive) -> PassTarget {
+        let servers = self.upstreams.get(pass.first());
+        let first = servers.map(|servers| servers.first().map_or("", String::as_str));
+        self.pools.target(first.unwrap_or(pass.first()), self.files)
+    }
+
+    /// The same, with what the pool learns of the location.
+    fn used_target(&mut self, location: &Location<'a>, pass: &Directive) -> PassTarget {
+        let several = self.upstreams.get(pass.first()).filter(|servers| servers.len() != 1);
+        if let Some(several) = several {
+            let why = format!("one server of {}; the others are left out", several.len());
+            self.report.changed(&pass.place, &pass.shown(), &why);
         }
-        let address = pass.first().to_owned();
-        let servers = self.upstreams.get(&address).cloned();
-        let address = match servers.as_deref() {
-            Some([one]) => one.clone(),
-            Some(several) => {
-                let why = format!("one server of {}; the others are left out", several.len());
-                self.report.changed(&pass.place, &pass.shown(), &why);
-                several.first().cloned().unwrap_or_default()
-            }
-            None => address,
-        };
-        let target = self.pools.target(&address, self.files);
+        let target = self.target_of(pass);
         let time = location.scope.get("fastcgi_read_timeout");
         self.pools.used_by(&target, &self.place.clone());
         self.pools.waits(&target, time.map(|time| (time.first(), &time.place)), &pass.place);
         if let Some(time) = time {
             self.keep(time);
         }
-        match (target, is_main) {
-            (PassTarget::Pool(name), true) => {
+        target
+    }
+
+    /// The pool or the FastCGI server of the site.
+    fn pass(&mut self, location: &Location<'a>) {
+        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
+        match self.used_target(location, pass) {
+            PassTarget::Pool(name) => {
                 self.site.settings.set("pool", Placed::new(toml_text::string(&name), &pass.place));
                 self.keep(pass);
             }
-            (PassTarget::Upstream(address), true) => {
+            PassTarget::Upstream(address) => {
                 let toml = toml_text::string(&address);
                 self.site.settings.set("upstream", Placed::new(toml, &pass.place));
                 let why =
                     "no pool of php-fpm with this address was found: the FastCGI server stays";
                 self.report.changed(&pass.place, &pass.shown(), why);
             }
-            (PassTarget::Pool(name), false) if self.pool_of_site() != toml_text::string(&name) => {
-                let Ok(path) = location.pattern() else {
-                    let why = "the pool of the site runs these scripts; write `paths` of the site";
-                    return self.report.left_out(&pass.place, &pass.shown(), why);
-                };
-                let fields =
-                    [("path", toml_text::string(&path)), ("pool", toml_text::string(&name))];
-                self.push("paths", pass, toml_text::table(fields));
-            }
-            (PassTarget::Upstream(_), false) if !self.site.settings.has("upstream") => {
-                let why = "the pool of the site runs these scripts";
-                self.report.left_out(&pass.place, &pass.shown(), why);
-            }
-            _ => self.keep(pass),
         }
     }
 
-    fn pool_of_site(&self) -> String {
-        self.site.settings.value("pool").unwrap_or_default().to_owned()
+    /// A pool or a FastCGI server beside that of the site.
+    fn other_pass(&mut self, location: &Location<'a>) {
+        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
+        if self.report.is_covered(&pass.place, "fastcgi_pass") {
+            return;
+        }
+        let name = match self.used_target(location, pass) {
+            PassTarget::Pool(name) => name,
+            PassTarget::Upstream(address) => {
+                if self.of_site("upstream") == address {
+                    return self.keep(pass);
+                }
+                let why = "no pool of php-fpm with this address was found, and that of the site \
+                           runs these scripts: serve them as a site of their own";
+                return self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+        };
+        let of_site = self.of_site("pool");
+        if of_site == name {
+            return self.keep(pass);
+        }
+        let pattern = location.pattern();
+        let is_written = pattern.is_ok();
+        if let Ok(path) = pattern {
+            let fields = [("path", toml_text::string(&path)), ("pool", toml_text::string(&name))];
+            self.site.settings.push("paths", Placed::new(toml_text::table(fields), &pass.place));
+        }
+        match (self.pools.have_same_rights(&of_site, &name), is_written) {
+            (true, true) => self.keep(pass),
+            (true, false) => {
+                let why = "the pool of the site runs these scripts; write `paths` of the site";
+                self.report.left_out(&pass.place, &pass.shown(), why);
+            }
+            (false, true) => {
+                let why = "the path chooses the pool, not the script: the index of a folder, the \
+                           front controller and what follows `.php` may run in the other pool, \
+                           which has other rights: serve these scripts as a site of their own";
+                self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+            (false, false) => {
+                let why = "the pool of the site runs these scripts, and has other rights: serve \
+                           them as a site of their own, or write `paths` of the site";
+                self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+        }
+    }
+
+    /// A text of the site; empty without one.
+    fn of_site(&self, name: &str) -> String {
+        self.site.settings.value(name).unwrap_or_default().trim_matches('"').to_owned()
     }
 
     /// `fastcgi_param` with values of the site's own, and response headers of scripts.
     fn parameters(&mut self, location: &Location<'a>) {
+        let pass = location.scope.own("fastcgi_pass").next();
+        let pool = match pass.map(|pass| self.target_of(pass)) {
+            Some(PassTarget::Pool(name)) => name,
+            _ => String::new(),
+        };
         for param in location.scope.group(&["fastcgi_param"]) {
             let (name, value) = (param.argument(0), param.argument(1));
             match name {
-                "PHP_VALUE" => self.php_settings(param, "php_value", value),
-                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", value),
+                "PHP_VALUE" => self.php_settings(param, "php_value", &pool),
+                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", &pool),
                 "SCRIPT_FILENAME" => self.script_filename(param, value),
                 _ if is_of_client(name, value) => {
                     let why = "scripts get this header as clients send it: they must not trust it";
@@ -140,7 +186,10 @@ impl<'a> ServerImport<'_, 'a> {
                     let why = "scripts do not get this parameter: its value is not fixed";
                     self.report.left_out(&param.place, &param.shown(), why);
                 }
-                _ => self.pool_entry(param, "env", name, toml_text::string(value)),
+                _ => {
+                    let entry = PoolParameter { pool: &pool, table: "env", name, value };
+                    self.pool_entry(param, &entry);
+                }
             }
         }
         for hide in location.scope.group(&["fastcgi_hide_header"]) {
@@ -156,28 +205,26 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
-    fn php_settings(&mut self, param: &Directive, table: &str, value: &str) {
-        for line in value.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()) {
-            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+    fn php_settings(&mut self, param: &Directive, table: &str, pool: &str) {
+        for (name, value) in settings_in(param.argument(1)) {
             if value.contains('$') {
-                let why = format!("the value of {} is not fixed; set it in the pool", name.trim());
+                let why = format!("the value of {name} is not fixed; set it in the pool");
                 self.report.access_left_out(&param.place, &param.shown(), &why);
                 continue;
             }
-            let value = value.trim().trim_matches('"');
-            self.pool_entry(param, table, name.trim(), toml_text::string(value));
+            self.pool_entry(param, &PoolParameter { pool, table, name, value });
         }
     }
 
-    fn pool_entry(&mut self, param: &Directive, table: &str, name: &str, toml: String) {
-        let pool = self.pool_of_site();
-        match self.pools.entry(pool.trim_matches('"'), table, name, Placed::new(toml, &param.place))
-        {
+    fn pool_entry(&mut self, param: &Directive, entry: &PoolParameter<'_>) {
+        let PoolParameter { pool, table, name, value } = entry;
+        let value = Placed::new(toml_text::string(value), &param.place);
+        match self.pools.entry(pool, table, name, value) {
             Ok(()) => {
                 self.keep(param);
-                self.pools.param(pool.trim_matches('"'), &param.place, &param.shown());
+                self.pools.param(pool, &param.place, &param.shown());
             }
-            Err(why) if CONFINING.contains(&name) => {
+            Err(why) if CONFINING.contains(name) => {
                 self.report.access_left_out(&param.place, &param.shown(), &why);
             }
             Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
@@ -288,6 +335,23 @@ impl<'a> ServerImport<'_, 'a> {
         let rest: Vec<String> = rest.map(|part| part[1 + flags.len()..].to_owned()).collect();
         (!rest.is_empty()).then(|| format!("~{flags}({})", rest.join("|")))
     }
+}
+
+/// A parameter as an entry of a table of a pool.
+struct PoolParameter<'p> {
+    pool: &'p str,
+    table: &'p str,
+    name: &'p str,
+    value: &'p str,
+}
+
+/// The settings of a `PHP_VALUE` by name.
+fn settings_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        (name.trim(), value.trim().trim_matches('"'))
+    })
 }
 
 fn is_named(location: &Location<'_>) -> bool {
