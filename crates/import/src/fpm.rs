@@ -246,6 +246,16 @@ impl PoolPlan {
         }
     }
 
+    /// The root directory of a pool's scripts, if it has one of its own.
+    pub fn chroot(&self, name: &str) -> Option<String> {
+        let index = self.index(name)?;
+        self.pools[index].get("chroot").map(|entry| entry.value.clone())
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        (0..self.pools.len()).find(|index| self.name_here(*index) == name)
+    }
+
     /// Whether the scripts of two pools have the same rights.
     pub fn have_same_rights(&self, one: &str, other: &str) -> bool {
         let rights = self.rights(one);
@@ -255,7 +265,7 @@ impl PoolPlan {
     /// The rights of a pool's scripts by setting. Without a user of its own, a pool has that of its
     /// php-fpm.
     fn rights(&self, name: &str) -> Option<BTreeMap<(&str, &str), String>> {
-        let index = (0..self.pools.len()).find(|index| self.name_here(*index) == name)?;
+        let index = self.index(name)?;
         let of_pool = self.pools[index].entries.iter().filter_map(|entry| match &entry.key {
             Some(key) if CONFINING.contains(&key.as_str()) => {
                 Some(((entry.name.as_str(), key.as_str()), entry.value.clone()))

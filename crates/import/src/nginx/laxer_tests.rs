@@ -9,7 +9,7 @@ use crate::written_site::Behind;
 /// Pools of php-fpm: that of the sites, one of another user, and one with the rights of the first.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
     php_admin_value[open_basedir] = /srv\n[other]\nlisten = /run/other.sock\npm = static\n\
-    pm.max_children = 3\nuser = other\nphp_admin_value[open_basedir] = /srv\n[same]\n\
+    pm.max_children = 3\nuser = other\nchroot = /srv\nphp_admin_value[open_basedir] = /srv\n[same]\n\
     listen = /run/same.sock\npm = static\npm.max_children = 3\n\
     php_admin_value[open_basedir] = /srv\n";
 
@@ -310,6 +310,33 @@ fn what_confines_the_scripts_of_a_location_is_an_entry_of_its_pool() {
         assert!(!report.keeps_access(), "{name}\n{report}");
     }
     assert!(with("memory_limit=1G").report.keeps_access());
+}
+
+#[test]
+fn a_site_whose_scripts_are_in_another_folder_is_named() {
+    let php = |pass: &str, script: &str| {
+        let end = format!("fastcgi_param SCRIPT_FILENAME {script}; }}");
+        PHP.replace("/run/php.sock", pass).replace('}', &end)
+    };
+    says_laxer(&[
+        &php("/run/php.sock", "/srv/private$fastcgi_script_name"),
+        &php("/run/php.sock", "$app$fastcgi_script_name"),
+        &php("/run/php.sock", "$document_root/bin$fastcgi_script_name"),
+        &php("/run/php.sock", "/app$fastcgi_script_name"),
+        &php("/run/other.sock", "/srv/app$fastcgi_script_name"),
+        &(expanded("FALLBACK") + &php("/run/php.sock", "/srv/private/index.php")),
+    ]);
+    says_nothing(&[
+        &php("/run/php.sock", "/srv/app$fastcgi_script_name"),
+        &php("/run/php.sock", "$document_root/${fastcgi_script_name}"),
+        &php("/run/php.sock", "$request_filename"),
+        &php("/run/other.sock", "/app$fastcgi_script_name"),
+        &(php("/run/php.sock", "/srv/shop$fastcgi_script_name").replacen(
+            '{',
+            "{ root /srv/shop;",
+            1,
+        )),
+    ]);
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.

@@ -12,6 +12,10 @@ use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 
+/// The script of the path, below a document root.
+const OF_PATH: [&str; 4] =
+    ["$fastcgi_script_name", "/$fastcgi_script_name", "$uri", "$document_uri"];
+
 impl<'a> ServerImport<'_, 'a> {
     /// The pool of the site, which scripts may run, and the parameters that they get.
     pub(super) fn php(&mut self, locations: &[Location<'a>]) {
@@ -176,7 +180,7 @@ impl<'a> ServerImport<'_, 'a> {
             match name {
                 "PHP_VALUE" => self.php_settings(param, "php_value", &pool),
                 "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", &pool),
-                "SCRIPT_FILENAME" => self.script_filename(param, value),
+                "SCRIPT_FILENAME" => self.script_filename(param, location, &pool),
                 _ if is_of_client(name, value) => {
                     let why = "scripts get this header as clients send it: they must not trust it";
                     self.report.access_left_out(&param.place, &param.shown(), why);
@@ -231,22 +235,27 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
-    fn script_filename(&mut self, param: &Directive, value: &str) {
-        let usual = ["$document_root$fastcgi_script_name", "$realpath_root$fastcgi_script_name"];
-        let is_usual = usual.contains(&value)
-            || value == "$request_filename"
-            || value
-                .strip_suffix("$fastcgi_script_name")
-                .is_some_and(|root| root.trim_end_matches('/') == self.root.trim_end_matches('/'));
-        let front = self.site.settings.value("front_controller").unwrap_or_default().to_owned();
-        let front = front.trim_matches('"');
-        match is_usual || !front.is_empty() && value.ends_with(front) {
-            true => self.keep(param),
-            false => self.report.left_out(
+    fn script_filename(&mut self, param: &Directive, location: &Location<'a>, pool: &str) {
+        let value = param.argument(1).replace("${", "$").replace('}', "");
+        let of_location = location.scope.get("root").map(|root| self.absolute(root.first()));
+        let chroot = self.pools.chroot(pool).unwrap_or_default();
+        let roots: Vec<&str> = of_location.iter().chain([&self.root]).map(String::as_str).collect();
+        let front = self.of_site("front_controller");
+        let script = script_below(&value, &roots, chroot.trim_end_matches('/'));
+        match script {
+            _ if value == "$request_filename" => self.keep(param),
+            Some(script) if OF_PATH.contains(&script) => self.keep(param),
+            Some(script) if !front.is_empty() && script == front => self.keep(param),
+            Some(script) if !script.contains('$') => self.report.left_out(
                 &param.place,
                 &param.shown(),
                 "the script is the one that the path names, or the front controller",
             ),
+            _ => {
+                let why = "it runs scripts of another folder, and those of the document root run \
+                           here: set `root` of the site, or `deny_php`";
+                self.report.access_left_out(&param.place, &param.shown(), why);
+            }
         }
     }
 
@@ -335,6 +344,18 @@ impl<'a> ServerImport<'_, 'a> {
         let rest: Vec<String> = rest.map(|part| part[1 + flags.len()..].to_owned()).collect();
         (!rest.is_empty()).then(|| format!("~{flags}({})", rest.join("|")))
     }
+}
+
+/// The script that a `SCRIPT_FILENAME` names below one of the document roots, as a path.
+fn script_below<'v>(value: &'v str, roots: &[&str], chroot: &str) -> Option<&'v str> {
+    let of_root = ["$document_root", "$realpath_root"];
+    let of_root = of_root.iter().find_map(|root| value.strip_prefix(root));
+    let below = |root: &&str| {
+        let root = root.trim_end_matches('/');
+        value.strip_prefix(root.strip_prefix(chroot)?)
+    };
+    let script = of_root.or_else(|| roots.iter().find_map(below))?;
+    script.starts_with(['/', '$']).then_some(script)
 }
 
 /// A parameter as an entry of a table of a pool.
@@ -431,6 +452,19 @@ pub(super) fn named_scripts(expression: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_of_a_file_name_is_that_below_a_document_root() {
+        let of = |value, chroot| script_below(value, &["/jail/a/"], chroot);
+        for value in ["$document_root/x.php", "$realpath_root/x.php", "/jail/a/x.php"] {
+            assert_eq!(of(value, ""), Some("/x.php"), "{value}");
+        }
+        assert_eq!(of("/a/x.php", "/jail"), Some("/x.php"));
+        for value in ["/a/x.php", "/jail/ab/x.php", "$other/x.php"] {
+            assert_eq!(of(value, ""), None, "{value}");
+        }
+        assert_eq!(of("/jail/a/x.php", "/jail"), None);
+    }
 
     #[test]
     fn the_scripts_of_an_expression_are_found() {
