@@ -192,6 +192,15 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
     says_laxer(&[
         r#"if ($remote_addr !~ "^10\.") { return 302 https://www.example.com/; }"#,
         r#"if ($cookie_auth != "x") { rewrite ^ /login.html last; }"#,
+        "if ($request_method = POST) { rewrite ^ /405.html last; }",
+        "if ($request_method = POST) { return 302 /; }",
+        "if ($http_user_agent ~ curl) { rewrite ^ /denied.html last; }",
+        "if ($uri ~ ^/private/) { rewrite ^ /denied.html?from=$uri last; }",
+        "location / { if ($uri ~ ^/a/) { proxy_pass http://127.0.0.1:3000; } }",
+        "location ~ \\.php$ { if ($uri ~ ^/a/) { fastcgi_pass unix:/run/other.sock; } \
+         fastcgi_pass unix:/run/php.sock; }",
+        "location / { if ($host ~ ^a) { root /srv/a; } }",
+        "location /a/ { if ($uri ~ \\.pdf$) { rewrite ^ /denied.html last; } }",
         "location /a/ { if ($allowed = 0) { return 302 /login; } }",
         "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
     ]);
@@ -200,6 +209,9 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "if ($http_user_agent ~ bot) { return 302 /bots; }",
         "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
         "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
+        "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",
+        "location = /favicon.ico { rewrite ^(.*)$ /img/favicon.ico last; }",
+        "if (-f $document_root/maintenance.html) { rewrite ^ /maintenance.html last; }",
     ]);
 }
 
@@ -340,7 +352,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 14] = [
+const LAXER: [(&str, &str); 19] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -373,6 +385,11 @@ const LAXER: [(&str, &str); 14] = [
     ),
     ("location /app/ { location ^~ /app/up/ { expires 1d; } PHP }", "/app/up/a.php"),
     ("location ^~/uploads/ { expires 30d; } PHP", "/uploads/a.php"),
+    ("if ($uri ~ ^/private/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
+    ("if ($uri !~ ^/public/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
+    ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
+    ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
+    (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
     (
         r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
         "/blog/data/a.txt",

@@ -14,6 +14,10 @@ use crate::toml_text;
 /// The statuses of `return` that are redirects.
 const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
 
+/// What decides in an `if` who may see what, or leads to something else than the document root.
+const DECIDING_IN_IF: [&str; 8] =
+    ["return", "deny", "allow", "auth_basic", "fastcgi_pass", "proxy_pass", "root", "alias"];
+
 /// What stands for the file of the path in `try_files`.
 const OWN_FILE: [&str; 4] = ["$uri", "${uri}", "$document_uri", "$request_filename"];
 
@@ -281,10 +285,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
-        let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
-        let is_inner = to.starts_with('/') && !["permanent", "redirect"].contains(&flag);
-        // The script may decide who sees the files of these paths.
-        let is_gate = is_inner && fallback_script(to).is_some();
+        let is_gate = leads_to_one(rewrite);
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
         match has_php || is_gate {
             true => self.report.access_left_out(place, &rewrite.shown(), &why),
@@ -405,19 +406,20 @@ impl<'a> ServerImport<'_, 'a> {
             }
         }
         let refuses = condition.block.iter().any(|one| {
-            matches!(one.name.as_str(), "return" | "deny" | "allow" | "auth_basic")
-                && !REDIRECTS.contains(&one.first())
+            DECIDING_IN_IF.contains(&one.name.as_str()) && !REDIRECTS.contains(&one.first())
         });
         let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
-        let is_gate = condition.block.iter().any(leads) && is_about_client(test);
+        let is_about_file = test.trim_start_matches('!').starts_with('-');
+        let is_gate = condition.block.iter().any(leads) && is_about_client(test)
+            || condition.block.iter().any(leads_to_one) && !is_about_file;
         let what = condition.shown();
         condition.block.iter().for_each(|one| self.report.cover(one));
         match refuses || is_gate {
             true => self.report.access_left_out(
                 &condition.place,
                 &what,
-                "`if` refuses or redirects requests by this test; there is no counterpart but \
-                 `deny`, or `.htaccess` rules with `htaccess = true`",
+                "`if` refuses requests by this test, or leads them elsewhere; there is no \
+                 counterpart but `deny`, or `.htaccess` rules with `htaccess = true`",
             ),
             false => self.report.left_out(
                 &condition.place,
@@ -564,6 +566,17 @@ impl<'a> ServerImport<'_, 'a> {
     }
 }
 
+/// Whether a `rewrite` leads all its paths to one: a page in their place, or a script that decides
+/// who sees them.
+fn leads_to_one(rewrite: &Directive) -> bool {
+    let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
+    let path = to.split('?').next().unwrap_or_default();
+    rewrite.name == "rewrite"
+        && to.starts_with('/')
+        && !["permanent", "redirect"].contains(&flag)
+        && (!path.contains('$') || fallback_script(to).is_some())
+}
+
 /// The pattern of a `rewrite` within its location.
 fn within(expression: &str, location: Option<&Location<'_>>) -> Result<String, String> {
     let Some(location) = location else { return Ok(format!("~{expression}")) };
@@ -579,7 +592,10 @@ fn within(expression: &str, location: Option<&Location<'_>>) -> Result<String, S
     }
     match expression {
         "^" | ".*" | "^.*$" => location.pattern(),
-        "^(.*)$" if !prefix.is_exact => Ok(format!("~^({}.*)$", regex::escape(&prefix.text))),
+        "^(.*)$" => {
+            let more = if prefix.is_exact { "" } else { ".*" };
+            Ok(format!("~^({}{more})$", regex::escape(&prefix.text)))
+        }
         _ => Err(format!("it applies only below {}", prefix.text)),
     }
 }
