@@ -149,6 +149,27 @@ fn an_intranet_site_beside_a_public_one_is_named() {
 }
 
 #[test]
+fn hosts_that_only_an_expression_names_are_those_of_the_site_for_all() {
+    let other = |name: &str, line: &str| {
+        format!("\nserver {{ server_name {name}; root /srv/app; {line} {PHP} }}")
+    };
+    let default = other("a.example", "listen 80 default_server;");
+    let closed = "server { listen 80 default_server; return 444; }\n\
+                  server { server_name a.example; root /srv/a; }";
+    for name in [r"~^staging\d*\.", "admin.*", "b.example ~^b", "$hostname"] {
+        for line in ["auth_basic x; auth_basic_user_file /etc/passwd;", "return 444;"] {
+            let http = default.clone() + &other(name, line);
+            let report = of_http(&http, "").report;
+            assert!(!report.keeps_access(), "{http}\n{report}");
+        }
+        for http in [closed.to_owned() + &other(name, ""), other(name, "")] {
+            let report = of_http(&http, "").report;
+            assert!(report.keeps_access(), "{http}\n{report}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
     let site = "server { listen 443 ssl; server_name a.example; root /srv/a; \
                 include /shared.conf; }";
