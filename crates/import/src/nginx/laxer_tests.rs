@@ -293,6 +293,37 @@ fn what_confines_scripts_is_that_of_nginx() {
     }
 }
 
+#[test]
+fn folders_that_nginx_does_not_list_are_named() {
+    says_laxer(&[
+        "location /files/ { autoindex on; location ~ /private/ { autoindex off; } }",
+        "location /files/ { autoindex on; location ~ ^/files/private { autoindex off; } }",
+        "location /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
+        "location ~ ^/private/ {} location ~ ^/ { autoindex on; }",
+        "autoindex on; location / { try_files $uri /index.php; } PHP",
+        "autoindex on; try_files $uri /index.php; PHP",
+        "autoindex on; location /a/ { try_files $uri =404; }",
+        "autoindex on; location ~ ^/(?!a)/ { autoindex off; }",
+    ]);
+    says_nothing(&[
+        "location /files/ { autoindex on; } location ~ \\.css$ { expires 1d; } PHP",
+        "location /files/ { autoindex on; } location /files/private/ { expires 1d; }",
+        "location ^~ /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
+        "location /files/ { autoindex on; } location ~ ^/private/ { expires 1d; }",
+        "location /files/ { autoindex on; } location ~ /\\.ht { deny all; }",
+        "location /files/ { autoindex on; location ~ \\.zip { expires 1d; } }",
+        "autoindex on; location / { try_files $uri $uri/ /index.php; } PHP",
+        "autoindex on; location = /a { try_files $uri /b; } location ~ \\.css$ { expires 1d; }",
+    ]);
+    for lines in [
+        "location /files/ { autoindex on; try_files $uri /index.php; } PHP",
+        "autoindex on; if (!-f $request_filename) { rewrite ^ /index.php last; } PHP",
+    ] {
+        let Imported { toml, report, .. } = of_server(lines);
+        assert!(!toml.contains("autoindex = ") && report.keeps_access(), "{toml}\n{report}");
+    }
+}
+
 /// Servers with two pools of php-fpm, of which nginx chooses one by the script.
 const TWO_POOLS: [&str; 6] = [
     "FALLBACK location = /index.php { fastcgi_pass OTHER; } PHP",

@@ -9,6 +9,7 @@ mod laxer_paths;
 #[cfg(test)]
 mod laxer_tests;
 mod listeners;
+mod listings;
 mod location;
 mod location_search;
 mod missing_files;
