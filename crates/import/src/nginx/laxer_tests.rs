@@ -8,9 +8,10 @@ use crate::written_site::Behind;
 
 /// Pools of php-fpm: that of the sites, one of another user, and one with the rights of the first.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
-    php_admin_value[open_basedir] = /srv\n[other]\nlisten = /run/other.sock\npm = static\n\
-    pm.max_children = 3\nuser = other\nchroot = /srv\nphp_admin_value[open_basedir] = /srv\n[same]\n\
-    listen = /run/same.sock\npm = static\npm.max_children = 3\n\
+    php_admin_value[open_basedir] = /srv\n\
+    [other]\nlisten = /run/other.sock\npm = static\npm.max_children = 3\nuser = other\n\
+    chroot = /srv\nphp_admin_value[open_basedir] = /srv\n\
+    [same]\nlisten = /run/same.sock\npm = static\npm.max_children = 3\n\
     php_admin_value[open_basedir] = /srv\n";
 
 /// Scripts run.

@@ -4,6 +4,7 @@ mod access_logs;
 mod access_rules;
 mod client_tests;
 mod fastcgi_cache;
+mod if_blocks;
 mod known;
 mod laxer_paths;
 #[cfg(test)]
