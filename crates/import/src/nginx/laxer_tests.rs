@@ -202,9 +202,19 @@ fn files_that_nginx_does_not_send_are_named() {
          location /storage/ { try_files /dummy /index.php?$args; }",
         "location / { try_files $uri /index.php; fastcgi_pass unix:/run/php.sock; }",
         "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
+        "location = /secret.pdf { try_files /a/$host.html =404; }",
+        "location = /secret.pdf { try_files /login.html @php; } PHP",
     ]);
+    let two = ["a", "b"].map(|name| format!("location = /{name}.pdf {{ include /shared.conf; }}"));
+    let servers = format!("server {{ root /srv/app; {} }}", two.concat());
+    let written = of_http(&servers, "try_files /login.html =404;").toml;
+    for name in ["a", "b"] {
+        let rewrite = format!("from = \"/{name}.pdf\", to = \"/login.html\"");
+        assert!(written.contains(&rewrite), "{written}");
+    }
     says_nothing(&[
         "location = /health { try_files /health.txt =404; }",
+        "location = /health { try_files /a/$host.txt /health.txt =404; }",
         "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
     ]);
 }

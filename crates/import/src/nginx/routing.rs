@@ -100,6 +100,28 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
+    /// A `try_files` for one path. Whether it is written, as it is for one other file.
+    fn file_in_place(&mut self, path: &str, try_files: &Directive) -> bool {
+        let is_other = |file: &str| {
+            file.starts_with('/') && !file.contains('$') && !file.contains(".php") && file != path
+        };
+        if let [file, last] = try_files.arguments.as_slice()
+            && is_other(file)
+            && last.starts_with('=')
+        {
+            let (from, to) = (toml_text::string(path), toml_text::string(file));
+            let fields = [("from", from), ("to", to), ("end", "true".to_owned())];
+            self.push("rewrite", try_files, toml_text::table(fields));
+            return true;
+        }
+        let name = path.rsplit('/').next().unwrap_or_default();
+        // A path without an ending is that of a file for few sites.
+        if name.contains('.') && !name.ends_with(".php") {
+            self.files_of_others(try_files);
+        }
+        false
+    }
+
     fn fallback(&mut self, from: &Directive, last: &str, locations: &[Location<'a>]) {
         if let Some((script, more)) = fallback_script(last) {
             let script = Placed::new(toml_text::string(&script), &from.place);
@@ -327,12 +349,20 @@ impl<'a> ServerImport<'_, 'a> {
         for location in locations {
             let runs_php = location.scope.own("fastcgi_pass").next().is_some();
             for try_files in location.scope.own("try_files") {
+                // Of each location that includes the same file.
+                match &location.matcher {
+                    Matcher::Exact(path) if !runs_php => {
+                        if self.file_in_place(path, try_files) {
+                            continue;
+                        }
+                    }
+                    Matcher::Prefix { .. } | Matcher::Regex(_) if !runs_php => {
+                        self.files_of_others(try_files);
+                    }
+                    _ => {}
+                }
                 if self.report.is_covered(&try_files.place, "try_files") {
                     continue;
-                }
-                let is_one = matches!(location.matcher, Matcher::Exact(_) | Matcher::Named(_));
-                if !runs_php && !is_one {
-                    self.files_of_others(try_files);
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
                 let script = fallback_script(last).filter(|(script, _)| script == front);
