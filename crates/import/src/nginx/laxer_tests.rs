@@ -388,6 +388,23 @@ fn what_confines_the_scripts_of_a_location_is_an_entry_of_its_pool() {
 }
 
 #[test]
+fn what_confines_the_scripts_of_one_location_of_a_pool_alone_is_named() {
+    let php = |path: &str, setting: &str| {
+        let param = format!("fastcgi_param PHP_VALUE \"{setting}\"; }}");
+        PHP.replace('}', &param).replace(r"\.php$", path)
+    };
+    let server = |first: &str, second: &str| {
+        let lines = php(r"^/open/.*\.php$", first) + &php(r"\.php$", second);
+        of_http(&format!("server {{ root /srv/app; {lines} }}"), "").report
+    };
+    let login = "auto_prepend_file=/srv/login.php";
+    assert!(!server("auto_prepend_file=none", "memory_limit=1G").keeps_access());
+    assert!(!server("auto_prepend_file=none", login).keeps_access());
+    assert!(server(&format!("{login};memory_limit=1G"), login).keeps_access());
+    assert!(server("memory_limit=2G", "memory_limit=1G").keeps_access());
+}
+
+#[test]
 fn a_site_whose_scripts_are_in_another_folder_is_named() {
     let php = |pass: &str, script: &str| {
         let end = format!("fastcgi_param SCRIPT_FILENAME {script}; }}");

@@ -1,5 +1,7 @@
 //! PHP: locations with `fastcgi_pass`, their pools and parameters.
 
+use std::collections::BTreeMap;
+
 use maitred_rules::Pattern;
 
 use super::known::STANDARD_PARAMETERS;
@@ -36,6 +38,7 @@ impl<'a> ServerImport<'_, 'a> {
             self.parameters(location);
             self.files_in(location);
         }
+        self.confined_apart(&php);
         // Parameters are some of the rights of a pool.
         for location in &php {
             self.other_pass(location);
@@ -119,9 +122,6 @@ impl<'a> ServerImport<'_, 'a> {
     /// A pool or a FastCGI server beside that of the site.
     fn other_pass(&mut self, location: &Location<'a>) {
         let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
-        if self.report.is_covered(&pass.place, "fastcgi_pass") {
-            return;
-        }
         let name = match self.used_target(location, pass) {
             PassTarget::Pool(name) => name,
             PassTarget::Upstream(address) => {
@@ -217,6 +217,26 @@ impl<'a> ServerImport<'_, 'a> {
                 continue;
             }
             self.pool_entry(param, &PoolParameter { pool, table, name, value });
+        }
+    }
+
+    /// Says which parameters confine the scripts of one location, and not those of another one with
+    /// the same pool.
+    fn confined_apart(&mut self, php: &[&Location<'a>]) {
+        let mut of_pools: BTreeMap<String, Vec<&Directive>> = BTreeMap::new();
+        for location in php {
+            let Some(pass) = location.scope.own("fastcgi_pass").next() else { continue };
+            let PassTarget::Pool(pool) = self.target_of(pass) else { continue };
+            let own = confining(location);
+            let first = of_pools.entry(pool).or_insert_with(|| own.clone());
+            if confining_settings(first).eq(confining_settings(&own)) {
+                continue;
+            }
+            let why = "all scripts of the pool get it, also those of locations with another value: \
+                       give them a pool of their own";
+            for param in first.iter().chain(&own) {
+                self.report.access_left_out(&param.place, &param.shown(), why);
+            }
         }
     }
 
@@ -373,6 +393,18 @@ fn settings_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         (name.trim(), value.trim().trim_matches('"'))
     })
+}
+
+/// The parameters of a location that confine its scripts.
+fn confining<'a>(location: &Location<'a>) -> Vec<&'a Directive> {
+    let params = location.scope.group(&["fastcgi_param"]).into_iter();
+    params.filter(|one| confining_settings(&[one]).next().is_some()).collect()
+}
+
+/// The settings in parameters that confine scripts, with their values.
+fn confining_settings<'p>(params: &'p [&Directive]) -> impl Iterator<Item = (&'p str, &'p str)> {
+    let php = params.iter().filter(|one| ["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&one.first()));
+    php.flat_map(|one| settings_in(one.argument(1))).filter(|(name, _)| CONFINING.contains(name))
 }
 
 fn is_named(location: &Location<'_>) -> bool {
