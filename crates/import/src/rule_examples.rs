@@ -87,8 +87,10 @@ pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
         let names = names.iter().map(String::as_str).chain(UNKNOWN_NAMES);
         all.extend(names.map(|name| format!("{folder}{name}")));
     }
-    // A folder is none of these, and paths below a script are those of the script.
-    all.retain(|path| !path.ends_with('/') && !path.contains(".php/"));
+    // A folder is none of these, paths below a script are those of the script, and `.` and `..` are
+    // resolved before all rules.
+    let is_resolved = |path: &str| path.split('/').all(|name| name != "." && name != "..");
+    all.retain(|path| !path.ends_with('/') && !path.contains(".php/") && is_resolved(path));
     all
 }
 

@@ -44,8 +44,11 @@ fn laxer(old: &Served, new: &Served) -> Option<&'static str> {
     match (old.behind, new.behind) {
         (_, Behind::Nothing) => None,
         (Behind::Nothing, Behind::Script) => Some("nginx runs no script with this name"),
-        (Behind::Nothing, Behind::File) => Some("nginx sends no file to everybody"),
-        (Behind::File, Behind::Script) => Some("nginx runs no script"),
+        (Behind::Nothing | Behind::Server, Behind::File) => {
+            Some("nginx sends no file to everybody")
+        }
+        (Behind::Nothing, Behind::Server) => Some("nginx passes nothing to another server"),
+        (Behind::File | Behind::Server, Behind::Script) => Some("nginx runs no script"),
         // A location that passes files to PHP is named by the rules for PHP.
         (Behind::Script, Behind::File) => None,
         _ if old.users.is_some() && !has_users_of(old, new) => {

@@ -432,7 +432,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 19] = [
+const LAXER: [(&str, &str); 22] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -470,6 +470,9 @@ const LAXER: [(&str, &str); 19] = [
     ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
     ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
     (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
+    (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
+    (r"location /a/ { NODE } location ~ ^/a/(?!open)x { return 404; }", "/a/x"),
+    (r"NODES location ~ ^/(?!open) { auth_basic x; auth_basic_user_file /f; NODE }", "/a"),
     (
         r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
         "/blog/data/a.txt",
@@ -488,6 +491,8 @@ const BESIDE: [&str; 3] = [
 fn expanded(lines: &str) -> String {
     lines
         .replace("FALLBACK", "location / { try_files $uri /index.php; }")
+        .replace("NODES", "location / { NODE }")
+        .replace("NODE", "proxy_pass http://127.0.0.1:3000;")
         .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }")
 }
 
@@ -509,6 +514,24 @@ fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
 /// The places of all sites: they have one line.
 fn written_from(toml: &str) -> Vec<&'static str> {
     vec!["/nginx.conf:1"; toml.matches("[[sites]]").count()]
+}
+
+#[test]
+fn hidden_paths_that_nginx_denies_reach_no_other_server() {
+    let deny = r"location ~ /\.(?!well-known) { deny all; }";
+    let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
+    let written = WrittenSites::of(&toml, &written_from(&toml));
+    let site = written.from("/nginx.conf:1").expect("a site");
+    let behind = |path: &str| site.serve(path).behind;
+    for path in ["/.git/config", "/a/.env", "/.well-knownx"] {
+        assert_eq!(behind(path), Behind::Nothing, "{path}\n{toml}");
+    }
+    for path in ["/.well-known/acme-challenge/x", "/a/.well-known", "/a.b"] {
+        assert_eq!(behind(path), Behind::Server, "{path}\n{toml}");
+    }
+    assert!(report.keeps_access(), "{report}");
+    let files_alone = of_server(&format!("{deny} PHP")).toml;
+    assert!(!files_alone.contains("deny = "), "{files_alone}");
 }
 
 #[test]

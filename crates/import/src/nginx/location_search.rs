@@ -13,17 +13,9 @@ use super::scope::Scope;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served};
 
-/// Directives that pass requests on to a server, or respond themselves.
-const HANDLERS: [&str; 8] = [
-    "proxy_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "grpc_pass",
-    "memcached_pass",
-    "stub_status",
-    "empty_gif",
-    "perl",
-];
+/// Directives that pass requests on to a server that no site has, or respond themselves.
+const HANDLERS: [&str; 7] =
+    ["uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass", "stub_status", "empty_gif", "perl"];
 
 /// A location, and those in it.
 pub struct SearchedLocation<'a> {
@@ -164,6 +156,9 @@ impl<'a> SearchedLocation<'a> {
                 true => Behind::Script,
                 false => Behind::Nothing,
             });
+        }
+        if self.scope.has("proxy_pass") {
+            return Some(Behind::Server);
         }
         if HANDLERS.iter().any(|name| self.scope.has(name)) {
             return Some(Behind::Nothing);
