@@ -213,6 +213,7 @@ fn files_that_nginx_does_not_send_are_named() {
         assert!(written.contains(&rewrite), "{written}");
     }
     says_nothing(&[
+        r"location / { proxy_pass http://127.0.0.1:3000; } location ~* \.(css|js)$ { expires 1d; }",
         "location = /health { try_files /health.txt =404; }",
         "location = /health { try_files /a/$host.txt /health.txt =404; }",
         "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
@@ -432,7 +433,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 22] = [
+const LAXER: [(&str, &str); 23] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -472,6 +473,7 @@ const LAXER: [(&str, &str); 22] = [
     (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
     (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
     (r"location /a/ { NODE } location ~ ^/a/(?!open)x { return 404; }", "/a/x"),
+    (r"location /a/ { NODE } location ~ ^/a/b/ { try_files $uri =404; }", "/a/b/x"),
     (r"NODES location ~ ^/(?!open) { auth_basic x; auth_basic_user_file /f; NODE }", "/a"),
     (
         r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
