@@ -42,6 +42,8 @@ fn add(report: &mut ImportReport, by: &Directive, path: &str, how: &str) {
 /// How a written site is laxer than nginx at a path.
 fn laxer(old: &Served, new: &Served, path: &str) -> Option<&'static str> {
     match (old.behind, new.behind) {
+        // There is no file with the name of a folder.
+        (_, Behind::File | Behind::Script) if path.ends_with('/') => None,
         (_, Behind::Nothing) => None,
         (Behind::Nothing, Behind::Script) => Some("nginx runs no script with this name"),
         (Behind::Nothing | Behind::Server, Behind::File) => {

@@ -312,6 +312,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "location /files/ { autoindex on; location ~ ^/files/private { autoindex off; } }",
         "location /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
         "location ~ ^/private/ {} location ~ ^/ { autoindex on; }",
+        "location ^~ /a/b/ { expires 1d; } location ~ /c/ { autoindex on; }",
         "autoindex on; location / { try_files $uri /index.php; } PHP",
         "autoindex on; try_files $uri /index.php; PHP",
         "autoindex on; location /a/ { try_files $uri =404; }",
@@ -322,6 +323,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "location /files/ { autoindex on; } location /files/private/ { expires 1d; }",
         "location ^~ /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
         "location /files/ { autoindex on; } location ~ ^/private/ { expires 1d; }",
+        "location ^~ /a/b/ { expires 1d; } location ~ ^/c/.*/$ { autoindex on; }",
         "location /files/ { autoindex on; } location ~ /\\.ht { deny all; }",
         "location /files/ { autoindex on; location ~ \\.zip { expires 1d; } }",
         "autoindex on; location / { try_files $uri $uri/ /index.php; } PHP",
@@ -433,7 +435,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 23] = [
+const LAXER: [(&str, &str); 27] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -473,6 +475,13 @@ const LAXER: [(&str, &str); 23] = [
     (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
     (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
     (r"location /a/ { NODE } location ~ ^/a/(?!open)x { return 404; }", "/a/x"),
+    ("location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }", "/b/c/"),
+    ("NODES location ~ ^/b/.*/$ { try_files $uri $uri/ =404; }", "/b/zz9/"),
+    (
+        "location ~ ^/a/(?!b/f) {} location /a/ { rewrite ^/(?!b) /none.html redirect; }",
+        "/a/b/f.txt",
+    ),
+    (r"location ~ /c/ { NODE } location ^~ /a/b/ { expires 1d; }", "/a/b/c/zz9"),
     (r"location /a/ { NODE } location ~ ^/a/b/ { try_files $uri =404; }", "/a/b/x"),
     (r"NODES location ~ ^/(?!open) { auth_basic x; auth_basic_user_file /f; NODE }", "/a"),
     (

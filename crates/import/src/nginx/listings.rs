@@ -135,7 +135,10 @@ fn is_below(location: &Location<'_>, other: &Location<'_>) -> bool {
 
 /// Whether a location may have folders among the listed ones of another, which are those of `path`.
 fn may_match(location: &Location<'_>, lister: &Location<'_>, path: &str) -> bool {
-    let begin = lister.matcher.literal().map(|one| one.text).unwrap_or_default();
+    let (begin, is_prefix) = match &lister.matcher {
+        Matcher::Regex(text) => (begin_of(text), false),
+        other => (other.literal().map(|one| one.text).unwrap_or_default(), true),
+    };
     let is_listed = |text: &str| {
         let folder = format!("{}/", text.trim_end_matches('/'));
         let below = format!("{folder}zz9/");
@@ -143,7 +146,8 @@ fn may_match(location: &Location<'_>, lister: &Location<'_>, path: &str) -> bool
             .is_ok_and(|path| path.matches(folder.as_bytes()) || path.matches(below.as_bytes()))
     };
     let meets = |text: &str, is_exact: bool| {
-        text.starts_with(&begin) && is_listed(text) || begin.starts_with(text) && !is_exact
+        text.starts_with(&begin) && (!is_prefix || is_listed(text))
+            || begin.starts_with(text) && !is_exact
     };
     match &location.matcher {
         Matcher::Regex(text) => {
@@ -152,6 +156,37 @@ fn may_match(location: &Location<'_>, lister: &Location<'_>, path: &str) -> bool
             let mut paths = found.iter().map(|one| &one.path);
             around && (found.is_empty() || paths.any(|one| meets(&one.text, one.is_exact)))
         }
-        other => other.literal().is_some_and(|one| is_listed(&one.text)),
+        other if is_prefix => other.literal().is_some_and(|one| is_listed(&one.text)),
+        other => other.literal().is_some_and(|one| meets(&one.text, one.is_exact)),
+    }
+}
+
+/// What all paths of an expression begin with, as far as it is plain.
+fn begin_of(expression: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_');
+    let Some(rest) = expression.strip_prefix('^').filter(|rest| !rest.contains('|')) else {
+        return String::new();
+    };
+    let end = rest.find(|c| !plain(c)).unwrap_or(rest.len());
+    let is_repeated = rest[end..].starts_with(['*', '?', '{']);
+    rest[..end - usize::from(is_repeated && end > 0)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_begin_of_an_expression_is_that_of_all_its_paths() {
+        for (expression, begin) in [
+            ("^/a/b/.*/$", "/a/b/"),
+            ("^/a/b?", "/a/"),
+            ("^/a+", "/a"),
+            ("/a/", ""),
+            ("^/a/|/b/", ""),
+            ("^*", ""),
+        ] {
+            assert_eq!(begin_of(expression), begin, "{expression}");
+        }
     }
 }

@@ -335,7 +335,11 @@ impl<'a> ServerImport<'_, 'a> {
             true => server.clone(),
             false => format!("http://{server}"),
         };
-        let path = location.pattern_without(&self.literals)?;
+        let path = match &location.matcher {
+            // As a plain text it is refused: it is rarely meant.
+            Matcher::Exact(text) if text.ends_with('/') => format!("~^{}$", regex::escape(text)),
+            _ => location.pattern_without(&self.literals)?,
+        };
         let strips = match (&location.matcher, uri) {
             (_, "") => false,
             (Matcher::Prefix { text, .. }, uri) if text == uri => false,
