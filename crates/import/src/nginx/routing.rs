@@ -350,18 +350,15 @@ impl<'a> ServerImport<'_, 'a> {
             let runs_php = location.scope.own("fastcgi_pass").next().is_some();
             for try_files in location.scope.own("try_files") {
                 // Of each location that includes the same file.
-                match &location.matcher {
-                    Matcher::Exact(path) if !runs_php => {
-                        if self.file_in_place(path, try_files) {
-                            continue;
-                        }
-                    }
+                let is_written = match &location.matcher {
+                    Matcher::Exact(path) if !runs_php => self.file_in_place(path, try_files),
                     Matcher::Prefix { .. } | Matcher::Regex(_) if !runs_php => {
                         self.files_of_others(try_files);
+                        false
                     }
-                    _ => {}
-                }
-                if self.report.is_covered(&try_files.place, "try_files") {
+                    _ => false,
+                };
+                if is_written || self.report.is_covered(&try_files.place, "try_files") {
                     continue;
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
