@@ -307,6 +307,14 @@ impl Both {
         Both { old, server, imported }
     }
 
+    /// The configuration of the old server.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub fn old_configuration(&self) -> String {
+        fs::read_to_string(&self.old.conf).expect("it can be read")
+    }
+
     /// The same as [`OldServer::apache`], and maitred with the imported configuration.
     ///
     /// # Panics

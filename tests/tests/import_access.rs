@@ -39,6 +39,75 @@ const ACCESS: [&str; 15] = [
     "",
 ];
 
+/// Locations with look-around among others, and what they lead to.
+const PLACES: [&str; 14] = [
+    "/",
+    "/a/",
+    "^~ /a/b/",
+    "/b/",
+    "= /a/f.txt",
+    "= /f.sql",
+    "= /b/",
+    "~ ^/(?!b)",
+    "~ ^/a/(?!b/c|b/f)",
+    "~ /c/",
+    "~ ^/(a|b)/f",
+    "~ \\.sql$",
+    "~ ^/b/.*/$",
+    "~ /\\.(?!well-known)",
+];
+const LEADING: [&str; 17] = [
+    "rewrite ^ /none.html last;",
+    "rewrite ^(.*)$ /none.html last;",
+    "rewrite ^/a/(?!f) /none.html last;",
+    "rewrite ^/(?!b|none) /none.html redirect;",
+    "if ($uri ~ sql$) { rewrite ^ /none.html last; }",
+    "if ($request_method = GET) { return 302 /none.html; }",
+    "try_files /none.html =404;",
+    "try_files $uri =404;",
+    "try_files $uri $uri/ =404;",
+    "autoindex on;",
+    "autoindex on; try_files $uri =404;",
+    "autoindex off;",
+    "proxy_pass http://LISTEN; proxy_set_header Host up.example;",
+    "proxy_pass http://LISTEN; proxy_set_header Host up.example; auth_basic x; \
+     auth_basic_user_file HERE/users;",
+    "deny all;",
+    "return 404;",
+    "",
+];
+
+/// A server whose paths lead to random places.
+fn leading_server(random: &mut fastrand::Rng, index: usize) -> String {
+    let mut lines = format!("server {{ listen LISTEN; server_name s{index}.example; root ROOT;\n");
+    if random.u8(..4) == 0 {
+        lines += random.choice(&LEADING[2..12]).expect("there are some");
+    }
+    let mut used: Vec<&str> = Vec::new();
+    for _ in 0..random.usize(1..5) {
+        let place = random.choice(PLACES).expect("there are some");
+        if used.contains(&place) {
+            continue;
+        }
+        used.push(place);
+        let leading = random.choice(LEADING).expect("there are some");
+        let inner = match random.u8(..4) {
+            0 if place == "/a/" => "location ~ /b/ { autoindex off; }",
+            1 if place == "/b/" => "location ~ ^/b/(?!f) { deny all; }",
+            _ => "",
+        };
+        lines += &format!("\nlocation {place} {{ {leading} {inner} }}");
+    }
+    lines + "\n}\n"
+}
+
+/// The lines of a configuration that the report names as those that decide about access.
+fn named_lines(report: &str) -> Vec<usize> {
+    let (_, named) = report.split_once("decides who may see what (").unwrap_or_default();
+    let lines = named.lines().filter_map(|line| line.split_once("nginx.conf:"));
+    lines.filter_map(|(_, rest)| rest.split(':').next()?.parse().ok()).collect()
+}
+
 /// A server with random rules.
 fn random_server(random: &mut fastrand::Rng, index: usize) -> String {
     let mut lines = format!("server {{ listen LISTEN; server_name s{index}.example; root ROOT;\n");
@@ -106,4 +175,47 @@ fn a_random_configuration_never_shows_what_nginx_does_not() {
     assert!(laxer.is_empty(), "{} of {asked}\n{}\n{report}", laxer.len(), laxer.join("\n"));
     println!("{stricter} of {asked} are refused by maitred alone");
     assert!(stricter * 4 < asked, "{stricter} of {asked} are refused by maitred alone");
+}
+
+#[test]
+fn what_a_random_configuration_shows_beyond_nginx_is_named() {
+    const SERVERS: usize = 300;
+    let mut random = fastrand::Rng::with_seed(7);
+    let servers: Vec<String> =
+        (0..SERVERS).map(|index| leading_server(&mut random, index)).collect();
+    let mut files = Vec::new();
+    for folder in ["", "a/", "a/b/", "a/b/c/", "b/", "b/c/"] {
+        files.extend(["f.txt", "f.sql", ".hidden"].map(|name| format!("{folder}{name}")));
+    }
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let folders = ["", "a/", "a/b/", "a/b/c/", "b/", "b/c/"];
+    let up = "server { listen LISTEN; server_name up.example; return 200 up; }\n";
+    let both = Both::start(&Case {
+        http: &(servers.concat() + up),
+        server: "server_name other.example; root ROOT;",
+        files: &files,
+    });
+    let report = both.report();
+    let named = named_lines(&report);
+    let conf = both.old_configuration();
+    let (mut laxer, mut silent, mut unnamed) = (Vec::new(), 0, 0);
+    for (index, server) in servers.iter().enumerate() {
+        let name = format!("server_name s{index}.example;");
+        let first = conf.lines().position(|line| line.contains(&name)).expect("it is there") + 1;
+        let is_named = named.iter().any(|at| (first..first + server.lines().count()).contains(at));
+        silent += usize::from(!is_named);
+        for path in files.iter().chain(&folders) {
+            let host = format!("s{index}.example");
+            let request = Request::new("GET", &format!("/{path}")).header("Host", &host);
+            let [theirs, ours] = both.seen(&request).map(|seen| seen[..3].to_owned());
+            let is_laxer = ours == "200" && theirs != "200";
+            unnamed += usize::from(is_laxer && is_named);
+            if is_laxer && !is_named {
+                laxer.push(format!("/{path}: {theirs} by nginx, {ours} by maitred:\n{server}"));
+            }
+        }
+    }
+    println!("{unnamed} paths are laxer and named, and {silent} servers are not named");
+    assert!(laxer.is_empty(), "{}:\n{}\n{report}", laxer.len(), laxer.join("\n"));
+    assert!(silent * 4 > SERVERS, "{silent} of {SERVERS} servers are not named");
 }

@@ -11,9 +11,17 @@ use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
 use crate::values;
 
-/// Settings of PHP that confine scripts.
-pub const CONFINING: [&str; 4] =
-    ["open_basedir", "disable_functions", "disable_classes", "allow_url_include"];
+/// Settings of PHP that confine scripts. A script that runs before all others may be their login.
+pub const CONFINING: [&str; 5] = [
+    "open_basedir",
+    "disable_functions",
+    "disable_classes",
+    "allow_url_include",
+    "auto_prepend_file",
+];
+
+/// Settings of a pool that are the rights of its scripts.
+const RIGHTS: [&str; 4] = ["user", "group", "chroot", "apparmor_hat"];
 
 /// Deepest include.
 const MAX_DEPTH: usize = 10;
@@ -236,6 +244,48 @@ impl PoolPlan {
             0 => plain,
             number => format!("{}-{}", plain.chars().take(29).collect::<String>(), number + 1),
         }
+    }
+
+    /// The root directory of a pool's scripts, if it has one of its own.
+    pub fn chroot(&self, name: &str) -> Option<String> {
+        let index = self.index(name)?;
+        self.pools[index].get("chroot").map(|entry| entry.value.clone())
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        (0..self.pools.len()).find(|index| self.name_here(*index) == name)
+    }
+
+    /// Whether the scripts of two pools have the same rights.
+    pub fn have_same_rights(&self, one: &str, other: &str) -> bool {
+        let rights = self.rights(one);
+        rights.is_some() && rights == self.rights(other)
+    }
+
+    /// The rights of a pool's scripts by setting. Without a user of its own, a pool has that of its
+    /// php-fpm.
+    fn rights(&self, name: &str) -> Option<BTreeMap<(&str, &str), String>> {
+        let index = self.index(name)?;
+        let of_pool = self.pools[index].entries.iter().filter_map(|entry| match &entry.key {
+            Some(key) if CONFINING.contains(&key.as_str()) => {
+                Some(((entry.name.as_str(), key.as_str()), entry.value.clone()))
+            }
+            None if RIGHTS.contains(&entry.name.as_str()) => {
+                Some(((entry.name.as_str(), ""), entry.value.clone()))
+            }
+            _ => None,
+        });
+        let of_sites = self.entries.iter().filter_map(|((pool, table, key), value)| {
+            let is_right = pool == name && CONFINING.contains(&key.as_str());
+            is_right.then_some((
+                (table.as_str(), key.as_str()),
+                value.toml.trim_matches('"').to_owned(),
+            ))
+        });
+        let mut rights: BTreeMap<(&str, &str), String> = of_pool.chain(of_sites).collect();
+        let of_server = || format!("that of php-fpm {}", self.pools[index].server);
+        rights.entry(("user", "")).or_insert_with(of_server);
+        Some(rights)
     }
 
     /// The time that a web server waits for a pool. Without a timeout of its own, it has a default.

@@ -1,5 +1,6 @@
 //! Expressions for hidden files, which are a 404 in any case, but for `/.well-known/`.
 
+use crate::prefix_complement::{LiteralPath, without};
 use crate::values::alternatives;
 
 /// What stands before the name of a file or a folder.
@@ -12,6 +13,16 @@ const WELL_KNOWN_ENDS: [&str; 5] = ["", "/", "$", "(/|$)", "(?:/|$)"];
 pub fn are_hidden(expression: &str) -> bool {
     let text = expression.strip_prefix("(?i)").unwrap_or(expression).replace("\\/", "/");
     alternatives(&text).iter().all(|part| is_hidden(part))
+}
+
+/// The pattern of all hidden files, but for `/.well-known/`.
+pub fn hidden_paths() -> Option<String> {
+    let well_known = [("/.well-known", true), ("/.well-known/", false)];
+    let exceptions = well_known.map(|(text, is_exact)| {
+        let text = text.to_owned();
+        LiteralPath { text, is_exact }
+    });
+    without("/.", &exceptions).map(|pattern| pattern.replacen('^', "", 1))
 }
 
 fn is_hidden(part: &str) -> bool {

@@ -65,6 +65,15 @@ fn literals(expression: &str) -> Option<Vec<String>> {
 
 /// Whether all that an expression matches ends otherwise than a script, as with `\.(css|js)$`.
 pub fn ends_otherwise(expression: &str) -> bool {
+    never_ends_in(expression, SCRIPT_END)
+}
+
+/// Whether nothing that an expression matches is a folder's path, as with `\.php$`.
+pub fn matches_no_folder(expression: &str) -> bool {
+    never_ends_in(expression, b"/")
+}
+
+fn never_ends_in(expression: &str, other: &[u8]) -> bool {
     let text = expression.trim_start_matches("(?i)");
     values::alternatives(text).iter().all(|part| {
         let whole = regex_syntax::parse(part);
@@ -76,7 +85,7 @@ pub fn ends_otherwise(expression: &str) -> bool {
         let found = extractor.kind(ExtractKind::Suffix).extract(&parsed);
         let is_other = |end: &[u8]| {
             let end = end.to_ascii_lowercase();
-            !end.ends_with(SCRIPT_END) && !SCRIPT_END.ends_with(&end)
+            !end.ends_with(other) && !other.ends_with(&end)
         };
         let ends = found.literals();
         is_anchored && ends.is_some_and(|all| all.iter().all(|one| is_other(one.as_bytes())))
@@ -110,6 +119,16 @@ mod tests {
             r"\.p?hp$",
         ] {
             assert!(!ends_otherwise(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_expression_matches_no_folder_only_if_its_end_says_so() {
+        for text in [r"\.php$", r"(?i)\.(css|js)$", r"^/(?!a).*\.png$", "^/a$"] {
+            assert!(matches_no_folder(text), "{text}");
+        }
+        for text in ["/private/", r"\.php(/|$)", "^/a(/|$)", r"^/a/.*$", r"/\.", r"\.php"] {
+            assert!(!matches_no_folder(text), "{text}");
         }
     }
 

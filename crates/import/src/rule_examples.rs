@@ -12,8 +12,17 @@ const MAX_EXAMPLES: usize = 12;
 /// Most folders, and most names, that are combined for a site.
 const MAX_PARTS: usize = 48;
 
+/// Most folders that are put into each other.
+const MAX_INNER: usize = 24;
+
+/// How groups begin that look ahead or behind.
+const LOOK_AROUND: [&str; 4] = ["(?!", "(?=", "(?<!", "(?<="];
+
 /// Names that no configuration has.
 const UNKNOWN_NAMES: [&str; 3] = ["zz9.php", "zz9.txt", "zz9"];
+
+/// Most addresses for what an expression looks at ahead or behind.
+const MAX_LOOKED_AT: usize = 6;
 
 /// Longest example, in bytes.
 const MAX_EXAMPLE_BYTES: usize = 512;
@@ -69,7 +78,7 @@ pub fn examples(rule: &ServedRule) -> RuleExamples {
     found
 }
 
-/// Paths of all rules of a site, and the names of each in the folders of the others.
+/// Paths of all rules of a site, and the names and folders of each in the folders of the others.
 pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     for rule in rules {
@@ -87,9 +96,20 @@ pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
         let names = names.iter().map(String::as_str).chain(UNKNOWN_NAMES);
         all.extend(names.map(|name| format!("{folder}{name}")));
     }
-    // A folder is none of these, and paths below a script are those of the script.
-    all.retain(|path| !path.ends_with('/') && !path.contains(".php/"));
+    for (outer, inner) in pairs(&folders) {
+        let folder = format!("{outer}{}", inner.trim_start_matches('/'));
+        all.extend([format!("{folder}{UNKNOWN}"), folder]);
+    }
+    // Paths below a script are those of the script, and `.` and `..` are resolved before all rules.
+    let is_resolved = |path: &str| path.split('/').all(|name| name != "." && name != "..");
+    all.retain(|path| !path.contains(".php/") && is_resolved(path));
     all
+}
+
+/// Each two of the first folders.
+fn pairs(folders: &BTreeSet<String>) -> impl Iterator<Item = (&String, &String)> {
+    let some = || folders.iter().take(MAX_INNER);
+    some().flat_map(move |outer| some().map(move |inner| (outer, inner)))
 }
 
 /// Paths that differ from a path by little.
@@ -113,10 +133,18 @@ fn neighbours(path: &str) -> Vec<String> {
 
 /// Paths for an expression of PCRE, within the prefix around it.
 fn of_expression(text: &str, around: &str) -> Vec<String> {
-    let text = without_look_around(text).replace("\\/", "/");
-    let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
-    let Ok(hir) = parser.parse(&text) else { return Vec::new() };
-    let inner = strings(&hir);
+    let strings_of = |text: &str| {
+        let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
+        parser.parse(&text.replace("\\/", "/")).map(|hir| strings(&hir)).unwrap_or_default()
+    };
+    let mut inner = Vec::new();
+    if LOOK_AROUND.iter().any(|begin| text.contains(begin)) {
+        // What it does not match is what it looks at.
+        let looked_at =
+            LOOK_AROUND.iter().fold(text.to_owned(), |text, one| text.replace(one, "(?:"));
+        inner.extend(strings_of(&looked_at).into_iter().take(MAX_LOOKED_AT));
+    }
+    inner.extend(strings_of(&without_look_around(text)));
     let folder = around.trim_end_matches('/');
     let paths = inner.into_iter().flat_map(|inner| match inner.starts_with('/') {
         true => vec![inner.clone(), format!("{folder}{inner}")],
@@ -130,9 +158,7 @@ fn of_expression(text: &str, around: &str) -> Vec<String> {
 fn without_look_around(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
-    while let Some(at) =
-        ["(?!", "(?=", "(?<!", "(?<="].iter().filter_map(|one| rest.find(one)).min()
-    {
+    while let Some(at) = LOOK_AROUND.iter().filter_map(|one| rest.find(one)).min() {
         out += &rest[..at];
         rest = &rest[at + end_of_group(&rest[at..])..];
     }
@@ -210,6 +236,15 @@ mod tests {
     fn of(paths: RulePaths) -> RuleExamples {
         let place = SourceLine { file: Rc::from("a.conf"), line: 1, word: 1 };
         examples(&ServedRule::new(paths, &place, "location"))
+    }
+
+    #[test]
+    fn what_an_expression_looks_at_is_beside_it() {
+        let found = of(RulePaths::Regex("^/a/(?!b/c|b/f)".to_owned()));
+        for path in ["/a/b/c", "/a/b/f"] {
+            assert!(found.beside.contains(&path.to_owned()), "{found:?}");
+        }
+        assert!(found.matching.contains(&"/a/zz9".to_owned()), "{found:?}");
     }
 
     #[test]

@@ -13,8 +13,10 @@ const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
 /// What is behind a path, if there is a file with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// Nothing of the document root: a refusal, a redirect, another server.
+    /// Nothing: a refusal, a redirect, a file that only scripts send.
     Nothing,
+    /// Another HTTP server.
+    Server,
     /// The script with this name runs.
     Script,
     /// The file is sent.
@@ -31,7 +33,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Nothing of the document root.
+    /// Nothing.
     pub const NOTHING: Served = Served { behind: Behind::Nothing, users: None };
 }
 
@@ -77,11 +79,17 @@ impl WrittenSite {
             client: ANY_CLIENT,
         };
         let Verdict::Serve(serve) = self.rules.decide(&request) else { return Served::NOTHING };
-        if serve.rewritten.is_some() || self.is_elsewhere(path) {
+        if serve.rewritten.is_some() {
             return Served::NOTHING;
         }
         let mut users = serve.auth.into_iter().flatten();
         let users = users.next().map(|at| self.site.rules.basic_auth[at].users.clone());
+        if self.rules.proxy(path.as_bytes()).is_some() {
+            return Served { behind: Behind::Server, users };
+        }
+        if self.is_hidden(path) {
+            return Served::NOTHING;
+        }
         let name = path.rsplit('/').next().unwrap_or_default();
         match (path.ends_with(".php"), is_php_source(name.as_bytes())) {
             (true, _) if self.rules.may_run(path.as_bytes()) => {
@@ -92,11 +100,10 @@ impl WrittenSite {
         }
     }
 
-    /// Whether a path is a hidden one, one for scripts to send alone, or another server's.
-    fn is_elsewhere(&self, path: &str) -> bool {
+    /// Whether no file of a path is sent to clients, or scripts alone send it.
+    fn is_hidden(&self, path: &str) -> bool {
         let mut roots = self.site.output.sendfile_roots.iter();
         path.split('/').any(|name| is_dot_name(name.as_bytes()))
             || roots.any(|root| path.starts_with(&root.path))
-            || self.rules.proxy(path.as_bytes()).is_some()
     }
 }

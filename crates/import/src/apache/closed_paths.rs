@@ -11,9 +11,10 @@ pub fn report(written: &WrittenSites, served: &[ServedSite], report: &mut Import
     for old in served {
         let Some(new) = written.from(&old.place.to_string()) else { continue };
         for path in crossed_paths(&old.rules) {
-            let Some(rule) = closing(old, &path) else { continue };
+            let Some(rule) = closing(old, &path).filter(|_| !path.ends_with('/')) else { continue };
             let served = new.serve(&path);
-            if served.behind != Behind::Nothing && served.users.is_none() {
+            let is_here = matches!(served.behind, Behind::File | Behind::Script);
+            if is_here && served.users.is_none() {
                 add(report, rule, &path);
             }
         }

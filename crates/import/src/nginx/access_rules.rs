@@ -8,7 +8,7 @@ use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
 use crate::file_draft::Placed;
-use crate::hidden_names::are_hidden;
+use crate::hidden_names::{are_hidden, hidden_paths};
 use crate::prefix_complement::{LiteralPath, without, without_endings};
 use crate::regex_shapes::{ShapedPath, shapes};
 use crate::regexes::check_regex;
@@ -275,7 +275,10 @@ impl<'a> ServerImport<'_, 'a> {
                 return self.report.changed(&back.place, &back.shown(), why);
             }
             Err(_) if self.some_alternatives(location, back, here) => return,
-            Err(_) if is_hidden_files(location) => return self.keep_by_default(location, back),
+            Err(_) if is_hidden_files(location) => match self.hidden_of_proxies() {
+                Some(path) => path,
+                None => return self.keep_by_default(location, back),
+            },
             Err(why) => {
                 let why = format!("{why}; write `deny` of the site");
                 return self.report.access_left_out(&back.place, &location.directive.shown(), &why);
@@ -364,6 +367,15 @@ impl<'a> ServerImport<'_, 'a> {
         let Directive { place, .. } = location.directive;
         self.report.access_left_out(place, &location.directive.shown(), &why);
         true
+    }
+
+    /// The pattern of hidden names, which other HTTP servers may serve; none without such a server.
+    fn hidden_of_proxies(&self) -> Option<String> {
+        let passes = |one: &&Directive| {
+            one.name == "proxy_pass" || one.block.iter().any(|one| one.name == "proxy_pass")
+        };
+        let mut locations = self.scope.own("location").flat_map(|one| &one.block);
+        locations.any(|one| passes(&one)).then(hidden_paths)?
     }
 
     /// Hidden files are never served.

@@ -1,7 +1,7 @@
 //! What the test of an `if` is about.
 
 /// Variables about the address that a client asks for, and about its program.
-const OF_ADDRESS: [&str; 22] = [
+const OF_ADDRESS: [&str; 21] = [
     "document_root",
     "document_uri",
     "fastcgi_script_name",
@@ -17,7 +17,6 @@ const OF_ADDRESS: [&str; 22] = [
     "is_args",
     "realpath_root",
     "request_filename",
-    "request_method",
     "request_uri",
     "scheme",
     "server_name",
@@ -26,8 +25,8 @@ const OF_ADDRESS: [&str; 22] = [
     "uri",
 ];
 
-/// Whether a test may be about who the client is: its address, a cookie, a header, a user, an
-/// argument, a certificate, or a variable that another directive sets.
+/// Whether a test may be about who the client is, or what it does: its address, a cookie, a header,
+/// a user, an argument, a certificate, a method, or a variable that another directive sets.
 pub(super) fn is_about_client(test: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let names = test.split('$').skip(1).map(|rest| {
@@ -51,6 +50,7 @@ mod tests {
             "\"$host:${arg_token}\" = a:b",
             "$ssl_client_verify != SUCCESS",
             "$allowed = 0",
+            "$request_method = POST",
         ] {
             assert!(is_about_client(test), "{test}");
         }

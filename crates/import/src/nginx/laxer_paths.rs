@@ -21,7 +21,7 @@ pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportRepor
         for path in paths {
             let found = server.serve(&path, directive);
             let Some(old) = found.served else { continue };
-            if let Some(how) = laxer(&old, &site.serve(&path)) {
+            if let Some(how) = laxer(&old, &site.serve(&path), &path) {
                 add(report, found.by, &path, how);
             }
         }
@@ -39,13 +39,22 @@ fn add(report: &mut ImportReport, by: &Directive, path: &str, how: &str) {
     }
 }
 
-/// How a written site is laxer than nginx.
-fn laxer(old: &Served, new: &Served) -> Option<&'static str> {
+/// How a written site is laxer than nginx at a path.
+fn laxer(old: &Served, new: &Served, path: &str) -> Option<&'static str> {
     match (old.behind, new.behind) {
+        // There is no file with the name of a folder.
+        (_, Behind::File | Behind::Script) if path.ends_with('/') => None,
         (_, Behind::Nothing) => None,
         (Behind::Nothing, Behind::Script) => Some("nginx runs no script with this name"),
-        (Behind::Nothing, Behind::File) => Some("nginx sends no file to everybody"),
-        (Behind::File, Behind::Script) => Some("nginx runs no script"),
+        (Behind::Nothing | Behind::Server, Behind::File) => {
+            Some("nginx sends no file to everybody")
+        }
+        (Behind::Nothing, Behind::Server) => Some("nginx passes nothing to another server"),
+        (Behind::File | Behind::Server, Behind::Script) => Some("nginx runs no script"),
+        // Static files beside another server are usual, and have an ending.
+        (Behind::File, Behind::Server) if !path.rsplit('/').next()?.contains('.') => {
+            Some("nginx passes nothing to another server")
+        }
         // A location that passes files to PHP is named by the rules for PHP.
         (Behind::Script, Behind::File) => None,
         _ if old.users.is_some() && !has_users_of(old, new) => {

@@ -6,8 +6,12 @@ use std::fs;
 use super::*;
 use crate::written_site::Behind;
 
-/// Pools of php-fpm.
+/// Pools of php-fpm: that of the sites, one of another user, and one with the rights of the first.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
+    php_admin_value[open_basedir] = /srv\n\
+    [other]\nlisten = /run/other.sock\npm = static\npm.max_children = 3\nuser = other\n\
+    chroot = /srv\nphp_admin_value[open_basedir] = /srv\n\
+    [same]\nlisten = /run/same.sock\npm = static\npm.max_children = 3\n\
     php_admin_value[open_basedir] = /srv\n";
 
 /// Scripts run.
@@ -146,6 +150,27 @@ fn an_intranet_site_beside_a_public_one_is_named() {
 }
 
 #[test]
+fn hosts_that_only_an_expression_names_are_those_of_the_site_for_all() {
+    let other = |name: &str, line: &str| {
+        format!("\nserver {{ server_name {name}; root /srv/app; {line} {PHP} }}")
+    };
+    let default = other("a.example", "listen 80 default_server;");
+    let closed = "server { listen 80 default_server; return 444; }\n\
+                  server { server_name a.example; root /srv/a; }";
+    for name in [r"~^staging\d*\.", "admin.*", "b.example ~^b", "$hostname"] {
+        for line in ["auth_basic x; auth_basic_user_file /etc/passwd;", "return 444;"] {
+            let http = default.clone() + &other(name, line);
+            let report = of_http(&http, "").report;
+            assert!(!report.keeps_access(), "{http}\n{report}");
+        }
+        for http in [closed.to_owned() + &other(name, ""), other(name, "")] {
+            let report = of_http(&http, "").report;
+            assert!(report.keeps_access(), "{http}\n{report}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
     let site = "server { listen 443 ssl; server_name a.example; root /srv/a; \
                 include /shared.conf; }";
@@ -177,9 +202,20 @@ fn files_that_nginx_does_not_send_are_named() {
          location /storage/ { try_files /dummy /index.php?$args; }",
         "location / { try_files $uri /index.php; fastcgi_pass unix:/run/php.sock; }",
         "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
+        "location = /secret.pdf { try_files /a/$host.html =404; }",
+        "location = /secret.pdf { try_files /login.html @php; } PHP",
     ]);
+    let two = ["a", "b"].map(|name| format!("location = /{name}.pdf {{ include /shared.conf; }}"));
+    let servers = format!("server {{ root /srv/app; {} }}", two.concat());
+    let written = of_http(&servers, "try_files /login.html =404;").toml;
+    for name in ["a", "b"] {
+        let rewrite = format!("from = \"/{name}.pdf\", to = \"/login.html\"");
+        assert!(written.contains(&rewrite), "{written}");
+    }
     says_nothing(&[
+        r"location / { proxy_pass http://127.0.0.1:3000; } location ~* \.(css|js)$ { expires 1d; }",
         "location = /health { try_files /health.txt =404; }",
+        "location = /health { try_files /a/$host.txt /health.txt =404; }",
         "location / { try_files /cache/$host/index.html $uri $uri/ /index.php?$args; } PHP",
     ]);
 }
@@ -189,6 +225,15 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
     says_laxer(&[
         r#"if ($remote_addr !~ "^10\.") { return 302 https://www.example.com/; }"#,
         r#"if ($cookie_auth != "x") { rewrite ^ /login.html last; }"#,
+        "if ($request_method = POST) { rewrite ^ /405.html last; }",
+        "if ($request_method = POST) { return 302 /; }",
+        "if ($http_user_agent ~ curl) { rewrite ^ /denied.html last; }",
+        "if ($uri ~ ^/private/) { rewrite ^ /denied.html?from=$uri last; }",
+        "location / { if ($uri ~ ^/a/) { proxy_pass http://127.0.0.1:3000; } }",
+        "location ~ \\.php$ { if ($uri ~ ^/a/) { fastcgi_pass unix:/run/other.sock; } \
+         fastcgi_pass unix:/run/php.sock; }",
+        "location / { if ($host ~ ^a) { root /srv/a; } }",
+        "location /a/ { if ($uri ~ \\.pdf$) { rewrite ^ /denied.html last; } }",
         "location /a/ { if ($allowed = 0) { return 302 /login; } }",
         "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
     ]);
@@ -197,6 +242,9 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "if ($http_user_agent ~ bot) { return 302 /bots; }",
         "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
         "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
+        "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",
+        "location = /favicon.ico { rewrite ^(.*)$ /img/favicon.ico last; }",
+        "if (-f $document_root/maintenance.html) { rewrite ^ /maintenance.html last; }",
     ]);
 }
 
@@ -257,8 +305,137 @@ fn what_confines_scripts_is_that_of_nginx() {
     }
 }
 
+#[test]
+fn folders_that_nginx_does_not_list_are_named() {
+    says_laxer(&[
+        "location /files/ { autoindex on; location ~ /private/ { autoindex off; } }",
+        "location /files/ { autoindex on; location ~ ^/files/private { autoindex off; } }",
+        "location /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
+        "location ~ ^/private/ {} location ~ ^/ { autoindex on; }",
+        "location ^~ /a/b/ { expires 1d; } location ~ /c/ { autoindex on; }",
+        "autoindex on; location / { try_files $uri /index.php; } PHP",
+        "autoindex on; try_files $uri /index.php; PHP",
+        "autoindex on; location /a/ { try_files $uri =404; }",
+        "autoindex on; location ~ ^/(?!a)/ { autoindex off; }",
+    ]);
+    says_nothing(&[
+        "location /files/ { autoindex on; } location ~ \\.css$ { expires 1d; } PHP",
+        "location /files/ { autoindex on; } location /files/private/ { expires 1d; }",
+        "location ^~ /files/ { autoindex on; } location ~ /private/ { expires 1d; }",
+        "location /files/ { autoindex on; } location ~ ^/private/ { expires 1d; }",
+        "location ^~ /a/b/ { expires 1d; } location ~ ^/c/.*/$ { autoindex on; }",
+        "location /files/ { autoindex on; } location ~ /\\.ht { deny all; }",
+        "location /files/ { autoindex on; location ~ \\.zip { expires 1d; } }",
+        "autoindex on; location / { try_files $uri $uri/ /index.php; } PHP",
+        "autoindex on; location = /a { try_files $uri /b; } location ~ \\.css$ { expires 1d; }",
+    ]);
+    for lines in [
+        "location /files/ { autoindex on; try_files $uri /index.php; } PHP",
+        "autoindex on; if (!-f $request_filename) { rewrite ^ /index.php last; } PHP",
+    ] {
+        let Imported { toml, report, .. } = of_server(lines);
+        assert!(!toml.contains("autoindex = ") && report.keeps_access(), "{toml}\n{report}");
+    }
+}
+
+/// Servers with two pools of php-fpm, of which nginx chooses one by the script.
+const TWO_POOLS: [&str; 6] = [
+    "FALLBACK location = /index.php { fastcgi_pass OTHER; } PHP",
+    r"location ~ ^/admin/.*\.php$ { fastcgi_pass OTHER; } PHP",
+    r"location /admin/ { location ~ \.php$ { fastcgi_pass OTHER; } } PHP",
+    r"location ~ ^/(?!open/).*\.php$ { fastcgi_pass OTHER; } PHP",
+    "location / { try_files $uri @app; } location ~ ^/old/.*\\.php$ { fastcgi_pass OTHER; } \
+     location @app { fastcgi_param SCRIPT_FILENAME $document_root/index.php; \
+     fastcgi_pass unix:/run/php.sock; }",
+    "location ~ ^/admin/.*\\.php$ { fastcgi_pass OTHER; } \
+     location ~ ^/(index|open)\\.php$ { fastcgi_pass unix:/run/php.sock; }",
+];
+
+#[test]
+fn a_script_that_may_run_with_the_rights_of_another_pool_is_named() {
+    for lines in TWO_POOLS {
+        for other in ["unix:/run/other.sock", "127.0.0.1:9001"] {
+            says_laxer(&[&expanded(lines).replace("OTHER", other)]);
+        }
+        says_nothing(&[&expanded(lines).replace("OTHER", "unix:/run/same.sock")]);
+    }
+}
+
+#[test]
+fn a_second_fastcgi_server_is_named_and_the_same_one_is_not() {
+    let php = |pass: &str| {
+        format!(
+            "location ~ ^/admin/.*\\.php$ {{ fastcgi_pass {pass}; }} \
+             location ~ \\.php$ {{ fastcgi_pass 127.0.0.1:9000; }}"
+        )
+    };
+    says_laxer(&[&php("127.0.0.1:9001"), &php("unix:/run/other.sock")]);
+    says_nothing(&[&php("127.0.0.1:9000")]);
+}
+
+#[test]
+fn what_confines_the_scripts_of_a_location_is_an_entry_of_its_pool() {
+    let with = |setting: &str| {
+        let admin = "location ~ ^/admin/.*\\.php$ { fastcgi_pass unix:/run/same.sock; \
+                     fastcgi_param PHP_ADMIN_VALUE";
+        of_http(&format!("server {{ root /srv/app; {admin} \"{setting}\"; }} {PHP} }}"), "")
+    };
+    for (name, value) in [("open_basedir", "/srv/a"), ("auto_prepend_file", "/srv/login.php")] {
+        let Imported { toml, report, .. } = with(&format!("{name}={value}"));
+        let of_pool = toml.split("[pools.same]").nth(1).unwrap_or_default();
+        let entry = format!("php_admin_value.{name} = \"{value}\"");
+        assert!(of_pool.contains(&entry) && toml.matches(&entry).count() == 1, "{toml}");
+        assert!(!report.keeps_access(), "{name}\n{report}");
+    }
+    assert!(with("memory_limit=1G").report.keeps_access());
+}
+
+#[test]
+fn what_confines_the_scripts_of_one_location_of_a_pool_alone_is_named() {
+    let php = |path: &str, setting: &str| {
+        let param = format!("fastcgi_param PHP_VALUE \"{setting}\"; }}");
+        PHP.replace('}', &param).replace(r"\.php$", path)
+    };
+    let server = |first: &str, second: &str| {
+        let lines = php(r"^/open/.*\.php$", first) + &php(r"\.php$", second);
+        of_http(&format!("server {{ root /srv/app; {lines} }}"), "").report
+    };
+    let login = "auto_prepend_file=/srv/login.php";
+    assert!(!server("auto_prepend_file=none", "memory_limit=1G").keeps_access());
+    assert!(!server("auto_prepend_file=none", login).keeps_access());
+    assert!(server(&format!("{login};memory_limit=1G"), login).keeps_access());
+    assert!(server("memory_limit=2G", "memory_limit=1G").keeps_access());
+}
+
+#[test]
+fn a_site_whose_scripts_are_in_another_folder_is_named() {
+    let php = |pass: &str, script: &str| {
+        let end = format!("fastcgi_param SCRIPT_FILENAME {script}; }}");
+        PHP.replace("/run/php.sock", pass).replace('}', &end)
+    };
+    says_laxer(&[
+        &php("/run/php.sock", "/srv/private$fastcgi_script_name"),
+        &php("/run/php.sock", "$app$fastcgi_script_name"),
+        &php("/run/php.sock", "$document_root/bin$fastcgi_script_name"),
+        &php("/run/php.sock", "/app$fastcgi_script_name"),
+        &php("/run/other.sock", "/srv/app$fastcgi_script_name"),
+        &(expanded("FALLBACK") + &php("/run/php.sock", "/srv/private/index.php")),
+    ]);
+    says_nothing(&[
+        &php("/run/php.sock", "/srv/app$fastcgi_script_name"),
+        &php("/run/php.sock", "$document_root/${fastcgi_script_name}"),
+        &php("/run/php.sock", "$request_filename"),
+        &php("/run/other.sock", "/app$fastcgi_script_name"),
+        &(php("/run/php.sock", "/srv/shop$fastcgi_script_name").replacen(
+            '{',
+            "{ root /srv/shop;",
+            1,
+        )),
+    ]);
+}
+
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 14] = [
+const LAXER: [(&str, &str); 27] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -291,6 +468,22 @@ const LAXER: [(&str, &str); 14] = [
     ),
     ("location /app/ { location ^~ /app/up/ { expires 1d; } PHP }", "/app/up/a.php"),
     ("location ^~/uploads/ { expires 30d; } PHP", "/uploads/a.php"),
+    ("if ($uri ~ ^/private/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
+    ("if ($uri !~ ^/public/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
+    ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
+    ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
+    (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
+    (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
+    (r"location /a/ { NODE } location ~ ^/a/(?!open)x { return 404; }", "/a/x"),
+    ("location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }", "/b/c/"),
+    ("NODES location ~ ^/b/.*/$ { try_files $uri $uri/ =404; }", "/b/zz9/"),
+    (
+        "location ~ ^/a/(?!b/f) {} location /a/ { rewrite ^/(?!b) /none.html redirect; }",
+        "/a/b/f.txt",
+    ),
+    (r"location ~ /c/ { NODE } location ^~ /a/b/ { expires 1d; }", "/a/b/c/zz9"),
+    (r"location /a/ { NODE } location ~ ^/a/b/ { try_files $uri =404; }", "/a/b/x"),
+    (r"NODES location ~ ^/(?!open) { auth_basic x; auth_basic_user_file /f; NODE }", "/a"),
     (
         r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
         "/blog/data/a.txt",
@@ -309,6 +502,8 @@ const BESIDE: [&str; 3] = [
 fn expanded(lines: &str) -> String {
     lines
         .replace("FALLBACK", "location / { try_files $uri /index.php; }")
+        .replace("NODES", "location / { NODE }")
+        .replace("NODE", "proxy_pass http://127.0.0.1:3000;")
         .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }")
 }
 
@@ -330,6 +525,24 @@ fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
 /// The places of all sites: they have one line.
 fn written_from(toml: &str) -> Vec<&'static str> {
     vec!["/nginx.conf:1"; toml.matches("[[sites]]").count()]
+}
+
+#[test]
+fn hidden_paths_that_nginx_denies_reach_no_other_server() {
+    let deny = r"location ~ /\.(?!well-known) { deny all; }";
+    let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
+    let written = WrittenSites::of(&toml, &written_from(&toml));
+    let site = written.from("/nginx.conf:1").expect("a site");
+    let behind = |path: &str| site.serve(path).behind;
+    for path in ["/.git/config", "/a/.env", "/.well-knownx"] {
+        assert_eq!(behind(path), Behind::Nothing, "{path}\n{toml}");
+    }
+    for path in ["/.well-known/acme-challenge/x", "/a/.well-known", "/a.b"] {
+        assert_eq!(behind(path), Behind::Server, "{path}\n{toml}");
+    }
+    assert!(report.keeps_access(), "{report}");
+    let files_alone = of_server(&format!("{deny} PHP")).toml;
+    assert!(!files_alone.contains("deny = "), "{files_alone}");
 }
 
 #[test]

@@ -13,17 +13,9 @@ use super::scope::Scope;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served};
 
-/// Directives that pass requests on to a server, or respond themselves.
-const HANDLERS: [&str; 8] = [
-    "proxy_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "grpc_pass",
-    "memcached_pass",
-    "stub_status",
-    "empty_gif",
-    "perl",
-];
+/// Directives that pass requests on to a server that no site has, or respond themselves.
+const HANDLERS: [&str; 7] =
+    ["uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass", "stub_status", "empty_gif", "perl"];
 
 /// A location, and those in it.
 pub struct SearchedLocation<'a> {
@@ -165,6 +157,9 @@ impl<'a> SearchedLocation<'a> {
                 false => Behind::Nothing,
             });
         }
+        if self.scope.has("proxy_pass") {
+            return Some(Behind::Server);
+        }
         if HANDLERS.iter().any(|name| self.scope.has(name)) {
             return Some(Behind::Nothing);
         }
@@ -236,7 +231,8 @@ impl RewritePhase<'_> {
             match directive.name.as_str() {
                 "return" => return Some((Some(Served::NOTHING), directive)),
                 "rewrite" if self.matches(directive.first()) == Some(true) => {
-                    return Some((leads_away(directive).then_some(Served::NOTHING), directive));
+                    let leads_away = leads_away(directive, self.path);
+                    return Some((leads_away.then_some(Served::NOTHING), directive));
                 }
                 "if" if self.is_true(directive) => {
                     if let Some((served, _)) = self.lead(&directive.block) {
@@ -271,10 +267,12 @@ impl RewritePhase<'_> {
     }
 }
 
-/// Whether a `rewrite` leads to another server, or to a script.
-fn leads_away(rewrite: &Directive) -> bool {
+/// Whether a `rewrite` leads a path to another server, to a script, or to one other path.
+fn leads_away(rewrite: &Directive, path: &str) -> bool {
     let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
     let is_redirect = ["redirect", "permanent"].contains(&flag)
         || ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
-    is_redirect || to.split('?').next().is_some_and(|path| path.contains(".php"))
+    let to_path = to.split('?').next().unwrap_or_default();
+    let is_other = !to_path.contains('$') && to_path != path;
+    is_redirect || is_other || to_path.contains(".php")
 }

@@ -4,11 +4,13 @@ mod access_logs;
 mod access_rules;
 mod client_tests;
 mod fastcgi_cache;
+mod if_blocks;
 mod known;
 mod laxer_paths;
 #[cfg(test)]
 mod laxer_tests;
 mod listeners;
+mod listings;
 mod location;
 mod location_search;
 mod missing_files;

@@ -1,5 +1,7 @@
 //! PHP: locations with `fastcgi_pass`, their pools and parameters.
 
+use std::collections::BTreeMap;
+
 use maitred_rules::Pattern;
 
 use super::known::STANDARD_PARAMETERS;
@@ -11,6 +13,10 @@ use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
+
+/// The script of the path, below a document root.
+const OF_PATH: [&str; 4] =
+    ["$fastcgi_script_name", "/$fastcgi_script_name", "$uri", "$document_uri"];
 
 impl<'a> ServerImport<'_, 'a> {
     /// The pool of the site, which scripts may run, and the parameters that they get.
@@ -25,12 +31,17 @@ impl<'a> ServerImport<'_, 'a> {
         let is_general = |one: &&&Location<'a>| self.runs_all(one);
         let general = php.iter().find(is_general).copied();
         let main = general.or(php.first().copied());
-        for location in main.into_iter().chain(php.iter().copied()) {
-            self.pass(location, main.is_some_and(|main| main.directive == location.directive));
+        if let Some(main) = main {
+            self.pass(main);
         }
         for location in &php {
             self.parameters(location);
             self.files_in(location);
+        }
+        self.confined_apart(&php);
+        // Parameters are some of the rights of a pool.
+        for location in &php {
+            self.other_pass(location);
         }
         match general {
             Some(general) => self.folders_without_php(locations, general),
@@ -66,71 +77,110 @@ impl<'a> ServerImport<'_, 'a> {
         is_outer && matches_path(location, ANY_SCRIPT.as_bytes())
     }
 
-    /// The pool or the FastCGI server of a location.
-    fn pass(&mut self, location: &Location<'a>, is_main: bool) {
-        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
-        if self.report.is_covered(&pass.place, "fastcgi_pass") {
-            return;
+    /// The pool or the FastCGI server that a location passes to.
+    fn target_of(&mut self, pass: &Directive) -> PassTarget {
+        let servers = self.upstreams.get(pass.first());
+        let first = servers.map(|servers| servers.first().map_or("", String::as_str));
+        self.pools.target(first.unwrap_or(pass.first()), self.files)
+    }
+
+    /// The same, with what the pool learns of the location.
+    fn used_target(&mut self, location: &Location<'a>, pass: &Directive) -> PassTarget {
+        let several = self.upstreams.get(pass.first()).filter(|servers| servers.len() != 1);
+        if let Some(several) = several {
+            let why = format!("one server of {}; the others are left out", several.len());
+            self.report.changed(&pass.place, &pass.shown(), &why);
         }
-        let address = pass.first().to_owned();
-        let servers = self.upstreams.get(&address).cloned();
-        let address = match servers.as_deref() {
-            Some([one]) => one.clone(),
-            Some(several) => {
-                let why = format!("one server of {}; the others are left out", several.len());
-                self.report.changed(&pass.place, &pass.shown(), &why);
-                several.first().cloned().unwrap_or_default()
-            }
-            None => address,
-        };
-        let target = self.pools.target(&address, self.files);
+        let target = self.target_of(pass);
         let time = location.scope.get("fastcgi_read_timeout");
         self.pools.used_by(&target, &self.place.clone());
         self.pools.waits(&target, time.map(|time| (time.first(), &time.place)), &pass.place);
         if let Some(time) = time {
             self.keep(time);
         }
-        match (target, is_main) {
-            (PassTarget::Pool(name), true) => {
+        target
+    }
+
+    /// The pool or the FastCGI server of the site.
+    fn pass(&mut self, location: &Location<'a>) {
+        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
+        match self.used_target(location, pass) {
+            PassTarget::Pool(name) => {
                 self.site.settings.set("pool", Placed::new(toml_text::string(&name), &pass.place));
                 self.keep(pass);
             }
-            (PassTarget::Upstream(address), true) => {
+            PassTarget::Upstream(address) => {
                 let toml = toml_text::string(&address);
                 self.site.settings.set("upstream", Placed::new(toml, &pass.place));
                 let why =
                     "no pool of php-fpm with this address was found: the FastCGI server stays";
                 self.report.changed(&pass.place, &pass.shown(), why);
             }
-            (PassTarget::Pool(name), false) if self.pool_of_site() != toml_text::string(&name) => {
-                let Ok(path) = location.pattern() else {
-                    let why = "the pool of the site runs these scripts; write `paths` of the site";
-                    return self.report.left_out(&pass.place, &pass.shown(), why);
-                };
-                let fields =
-                    [("path", toml_text::string(&path)), ("pool", toml_text::string(&name))];
-                self.push("paths", pass, toml_text::table(fields));
-            }
-            (PassTarget::Upstream(_), false) if !self.site.settings.has("upstream") => {
-                let why = "the pool of the site runs these scripts";
-                self.report.left_out(&pass.place, &pass.shown(), why);
-            }
-            _ => self.keep(pass),
         }
     }
 
-    fn pool_of_site(&self) -> String {
-        self.site.settings.value("pool").unwrap_or_default().to_owned()
+    /// A pool or a FastCGI server beside that of the site.
+    fn other_pass(&mut self, location: &Location<'a>) {
+        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
+        let name = match self.used_target(location, pass) {
+            PassTarget::Pool(name) => name,
+            PassTarget::Upstream(address) => {
+                if self.of_site("upstream") == address {
+                    return self.keep(pass);
+                }
+                let why = "no pool of php-fpm with this address was found, and that of the site \
+                           runs these scripts: serve them as a site of their own";
+                return self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+        };
+        let of_site = self.of_site("pool");
+        if of_site == name {
+            return self.keep(pass);
+        }
+        let pattern = location.pattern();
+        let is_written = pattern.is_ok();
+        if let Ok(path) = pattern {
+            let fields = [("path", toml_text::string(&path)), ("pool", toml_text::string(&name))];
+            self.site.settings.push("paths", Placed::new(toml_text::table(fields), &pass.place));
+        }
+        match (self.pools.have_same_rights(&of_site, &name), is_written) {
+            (true, true) => self.keep(pass),
+            (true, false) => {
+                let why = "the pool of the site runs these scripts; write `paths` of the site";
+                self.report.left_out(&pass.place, &pass.shown(), why);
+            }
+            (false, true) => {
+                let why = "the path chooses the pool, not the script: the index of a folder, the \
+                           front controller and what follows `.php` may run in the other pool, \
+                           which has other rights: serve these scripts as a site of their own";
+                self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+            (false, false) => {
+                let why = "the pool of the site runs these scripts, and has other rights: serve \
+                           them as a site of their own, or write `paths` of the site";
+                self.report.access_left_out(&pass.place, &pass.shown(), why);
+            }
+        }
+    }
+
+    /// A text of the site; empty without one.
+    fn of_site(&self, name: &str) -> String {
+        self.site.settings.value(name).unwrap_or_default().trim_matches('"').to_owned()
     }
 
     /// `fastcgi_param` with values of the site's own, and response headers of scripts.
     fn parameters(&mut self, location: &Location<'a>) {
+        let pass = location.scope.own("fastcgi_pass").next();
+        let pool = match pass.map(|pass| self.target_of(pass)) {
+            Some(PassTarget::Pool(name)) => name,
+            _ => String::new(),
+        };
         for param in location.scope.group(&["fastcgi_param"]) {
             let (name, value) = (param.argument(0), param.argument(1));
             match name {
-                "PHP_VALUE" => self.php_settings(param, "php_value", value),
-                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", value),
-                "SCRIPT_FILENAME" => self.script_filename(param, value),
+                "PHP_VALUE" => self.php_settings(param, "php_value", &pool),
+                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", &pool),
+                "SCRIPT_FILENAME" => self.script_filename(param, location, &pool),
                 _ if is_of_client(name, value) => {
                     let why = "scripts get this header as clients send it: they must not trust it";
                     self.report.access_left_out(&param.place, &param.shown(), why);
@@ -140,7 +190,10 @@ impl<'a> ServerImport<'_, 'a> {
                     let why = "scripts do not get this parameter: its value is not fixed";
                     self.report.left_out(&param.place, &param.shown(), why);
                 }
-                _ => self.pool_entry(param, "env", name, toml_text::string(value)),
+                _ => {
+                    let entry = PoolParameter { pool: &pool, table: "env", name, value };
+                    self.pool_entry(param, &entry);
+                }
             }
         }
         for hide in location.scope.group(&["fastcgi_hide_header"]) {
@@ -156,50 +209,73 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
-    fn php_settings(&mut self, param: &Directive, table: &str, value: &str) {
-        for line in value.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()) {
-            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+    fn php_settings(&mut self, param: &Directive, table: &str, pool: &str) {
+        for (name, value) in settings_in(param.argument(1)) {
             if value.contains('$') {
-                let why = format!("the value of {} is not fixed; set it in the pool", name.trim());
+                let why = format!("the value of {name} is not fixed; set it in the pool");
                 self.report.access_left_out(&param.place, &param.shown(), &why);
                 continue;
             }
-            let value = value.trim().trim_matches('"');
-            self.pool_entry(param, table, name.trim(), toml_text::string(value));
+            self.pool_entry(param, &PoolParameter { pool, table, name, value });
         }
     }
 
-    fn pool_entry(&mut self, param: &Directive, table: &str, name: &str, toml: String) {
-        let pool = self.pool_of_site();
-        match self.pools.entry(pool.trim_matches('"'), table, name, Placed::new(toml, &param.place))
-        {
+    /// Says which parameters confine the scripts of one location, and not those of another one with
+    /// the same pool.
+    fn confined_apart(&mut self, php: &[&Location<'a>]) {
+        let mut of_pools: BTreeMap<String, Vec<&Directive>> = BTreeMap::new();
+        for location in php {
+            let Some(pass) = location.scope.own("fastcgi_pass").next() else { continue };
+            let PassTarget::Pool(pool) = self.target_of(pass) else { continue };
+            let own = confining(location);
+            let first = of_pools.entry(pool).or_insert_with(|| own.clone());
+            if confining_settings(first).eq(confining_settings(&own)) {
+                continue;
+            }
+            let why = "all scripts of the pool get it, also those of locations with another value: \
+                       give them a pool of their own";
+            for param in first.iter().chain(&own) {
+                self.report.access_left_out(&param.place, &param.shown(), why);
+            }
+        }
+    }
+
+    fn pool_entry(&mut self, param: &Directive, entry: &PoolParameter<'_>) {
+        let PoolParameter { pool, table, name, value } = entry;
+        let value = Placed::new(toml_text::string(value), &param.place);
+        match self.pools.entry(pool, table, name, value) {
             Ok(()) => {
                 self.keep(param);
-                self.pools.param(pool.trim_matches('"'), &param.place, &param.shown());
+                self.pools.param(pool, &param.place, &param.shown());
             }
-            Err(why) if CONFINING.contains(&name) => {
+            Err(why) if CONFINING.contains(name) => {
                 self.report.access_left_out(&param.place, &param.shown(), &why);
             }
             Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
         }
     }
 
-    fn script_filename(&mut self, param: &Directive, value: &str) {
-        let usual = ["$document_root$fastcgi_script_name", "$realpath_root$fastcgi_script_name"];
-        let is_usual = usual.contains(&value)
-            || value == "$request_filename"
-            || value
-                .strip_suffix("$fastcgi_script_name")
-                .is_some_and(|root| root.trim_end_matches('/') == self.root.trim_end_matches('/'));
-        let front = self.site.settings.value("front_controller").unwrap_or_default().to_owned();
-        let front = front.trim_matches('"');
-        match is_usual || !front.is_empty() && value.ends_with(front) {
-            true => self.keep(param),
-            false => self.report.left_out(
+    fn script_filename(&mut self, param: &Directive, location: &Location<'a>, pool: &str) {
+        let value = param.argument(1).replace("${", "$").replace('}', "");
+        let of_location = location.scope.get("root").map(|root| self.absolute(root.first()));
+        let chroot = self.pools.chroot(pool).unwrap_or_default();
+        let roots: Vec<&str> = of_location.iter().chain([&self.root]).map(String::as_str).collect();
+        let front = self.of_site("front_controller");
+        let script = script_below(&value, &roots, chroot.trim_end_matches('/'));
+        match script {
+            _ if value == "$request_filename" => self.keep(param),
+            Some(script) if OF_PATH.contains(&script) => self.keep(param),
+            Some(script) if !front.is_empty() && script == front => self.keep(param),
+            Some(script) if !script.contains('$') => self.report.left_out(
                 &param.place,
                 &param.shown(),
                 "the script is the one that the path names, or the front controller",
             ),
+            _ => {
+                let why = "it runs scripts of another folder, and those of the document root run \
+                           here: set `root` of the site, or `deny_php`";
+                self.report.access_left_out(&param.place, &param.shown(), why);
+            }
         }
     }
 
@@ -290,6 +366,47 @@ impl<'a> ServerImport<'_, 'a> {
     }
 }
 
+/// The script that a `SCRIPT_FILENAME` names below one of the document roots, as a path.
+fn script_below<'v>(value: &'v str, roots: &[&str], chroot: &str) -> Option<&'v str> {
+    let of_root = ["$document_root", "$realpath_root"];
+    let of_root = of_root.iter().find_map(|root| value.strip_prefix(root));
+    let below = |root: &&str| {
+        let root = root.trim_end_matches('/');
+        value.strip_prefix(root.strip_prefix(chroot)?)
+    };
+    let script = of_root.or_else(|| roots.iter().find_map(below))?;
+    script.starts_with(['/', '$']).then_some(script)
+}
+
+/// A parameter as an entry of a table of a pool.
+struct PoolParameter<'p> {
+    pool: &'p str,
+    table: &'p str,
+    name: &'p str,
+    value: &'p str,
+}
+
+/// The settings of a `PHP_VALUE` by name.
+fn settings_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        (name.trim(), value.trim().trim_matches('"'))
+    })
+}
+
+/// The parameters of a location that confine its scripts.
+fn confining<'a>(location: &Location<'a>) -> Vec<&'a Directive> {
+    let params = location.scope.group(&["fastcgi_param"]).into_iter();
+    params.filter(|one| confining_settings(&[one]).next().is_some()).collect()
+}
+
+/// The settings in parameters that confine scripts, with their values.
+fn confining_settings<'p>(params: &'p [&Directive]) -> impl Iterator<Item = (&'p str, &'p str)> {
+    let php = params.iter().filter(|one| ["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&one.first()));
+    php.flat_map(|one| settings_in(one.argument(1))).filter(|(name, _)| CONFINING.contains(name))
+}
+
 fn is_named(location: &Location<'_>) -> bool {
     matches!(location.matcher, Matcher::Named(_))
 }
@@ -367,6 +484,19 @@ pub(super) fn named_scripts(expression: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_of_a_file_name_is_that_below_a_document_root() {
+        let of = |value, chroot| script_below(value, &["/jail/a/"], chroot);
+        for value in ["$document_root/x.php", "$realpath_root/x.php", "/jail/a/x.php"] {
+            assert_eq!(of(value, ""), Some("/x.php"), "{value}");
+        }
+        assert_eq!(of("/a/x.php", "/jail"), Some("/x.php"));
+        for value in ["/a/x.php", "/jail/ab/x.php", "$other/x.php"] {
+            assert_eq!(of(value, ""), None, "{value}");
+        }
+        assert_eq!(of("/jail/a/x.php", "/jail"), None);
+    }
 
     #[test]
     fn the_scripts_of_an_expression_are_found() {

@@ -65,12 +65,6 @@ impl<'a> ServerImport<'_, 'a> {
             why => Placed::because(toml, &place, why),
         };
         self.site.settings.set("max_body_size", value);
-        if let Some(list) = scope.get("autoindex") {
-            if list.first() == "on" {
-                self.site.settings.push("autoindex", Placed::new("\"/*\"".to_owned(), &list.place));
-            }
-            self.keep(list);
-        }
         self.limits(&scope, None);
     }
 
@@ -160,28 +154,8 @@ impl<'a> ServerImport<'_, 'a> {
                 }
             }
         }
-        self.listing(location);
         self.limits(&scope, path.as_deref());
         self.proxy(location);
-    }
-
-    /// `autoindex` of a location, which those below it do not inherit unless they are nested.
-    fn listing(&mut self, location: &Location<'a>) {
-        let of_server = self.scope.get("autoindex").is_some_and(|list| list.first() == "on");
-        for list in location.scope.own("autoindex") {
-            match (list.first(), location.pattern_without(&self.literals)) {
-                ("on", Ok(path)) => self.push("autoindex", list, toml_text::string(&path)),
-                ("on", Err(why)) => {
-                    let why = format!("{why}; write `autoindex` of the site");
-                    self.report.left_out(&list.place, &list.shown(), &why);
-                }
-                _ if of_server => {
-                    let why = "`autoindex` of the server lists this folder as well";
-                    self.report.access_left_out(&list.place, &list.shown(), why);
-                }
-                _ => self.keep(list),
-            }
-        }
     }
 
     /// `expires` of the server, after those of its locations.
@@ -361,7 +335,11 @@ impl<'a> ServerImport<'_, 'a> {
             true => server.clone(),
             false => format!("http://{server}"),
         };
-        let path = location.pattern_without(&self.literals)?;
+        let path = match &location.matcher {
+            // As a plain text it is refused: it is rarely meant.
+            Matcher::Exact(text) if text.ends_with('/') => format!("~^{}$", regex::escape(text)),
+            _ => location.pattern_without(&self.literals)?,
+        };
         let strips = match (&location.matcher, uri) {
             (_, "") => false,
             (Matcher::Prefix { text, .. }, uri) if text == uri => false,

@@ -1,6 +1,6 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
-use super::client_tests::is_about_client;
+use super::if_blocks::leads_to_one;
 use super::location::{Location, Matcher};
 use super::php_locations::scripts_of;
 use super::redirect_target::{TargetKind, fallback_script, target};
@@ -12,7 +12,7 @@ use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// The statuses of `return` that are redirects.
-const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+pub(super) const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
 
 /// What stands for the file of the path in `try_files`.
 const OWN_FILE: [&str; 4] = ["$uri", "${uri}", "$document_uri", "$request_filename"];
@@ -98,6 +98,28 @@ impl<'a> ServerImport<'_, 'a> {
         if !files.iter().any(|file| OWN_FILE.iter().any(|own| file.contains(own))) {
             self.report.access_left_out(&try_files.place, &try_files.shown(), FILES_EXIST);
         }
+    }
+
+    /// A `try_files` for one path. Whether it is written, as it is for one other file.
+    fn file_in_place(&mut self, path: &str, try_files: &Directive) -> bool {
+        let is_other = |file: &str| {
+            file.starts_with('/') && !file.contains('$') && !file.contains(".php") && file != path
+        };
+        if let [file, last] = try_files.arguments.as_slice()
+            && is_other(file)
+            && last.starts_with('=')
+        {
+            let (from, to) = (toml_text::string(path), toml_text::string(file));
+            let fields = [("from", from), ("to", to), ("end", "true".to_owned())];
+            self.push("rewrite", try_files, toml_text::table(fields));
+            return true;
+        }
+        let name = path.rsplit('/').next().unwrap_or_default();
+        // A path without an ending is that of a file for few sites.
+        if name.contains('.') && !name.ends_with(".php") {
+            self.files_of_others(try_files);
+        }
+        false
     }
 
     fn fallback(&mut self, from: &Directive, last: &str, locations: &[Location<'a>]) {
@@ -231,7 +253,7 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
-    fn redirect(&mut self, from: &Directive, pattern: &str, to: &str, status: &str) {
+    pub(super) fn redirect(&mut self, from: &Directive, pattern: &str, to: &str, status: &str) {
         let fields = [
             ("from", toml_text::string(&regexes::whole_match(pattern, to))),
             ("to", toml_text::string(to)),
@@ -281,10 +303,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
-        let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
-        let is_inner = to.starts_with('/') && !["permanent", "redirect"].contains(&flag);
-        // The script may decide who sees the files of these paths.
-        let is_gate = is_inner && fallback_script(to).is_some();
+        let is_gate = leads_to_one(rewrite);
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
         match has_php || is_gate {
             true => self.report.access_left_out(place, &rewrite.shown(), &why),
@@ -330,12 +349,17 @@ impl<'a> ServerImport<'_, 'a> {
         for location in locations {
             let runs_php = location.scope.own("fastcgi_pass").next().is_some();
             for try_files in location.scope.own("try_files") {
-                if self.report.is_covered(&try_files.place, "try_files") {
+                // Of each location that includes the same file.
+                let is_written = match &location.matcher {
+                    Matcher::Exact(path) if !runs_php => self.file_in_place(path, try_files),
+                    Matcher::Prefix { .. } | Matcher::Regex(_) if !runs_php => {
+                        self.files_of_others(try_files);
+                        false
+                    }
+                    _ => false,
+                };
+                if is_written || self.report.is_covered(&try_files.place, "try_files") {
                     continue;
-                }
-                let is_one = matches!(location.matcher, Matcher::Exact(_) | Matcher::Named(_));
-                if !runs_php && !is_one {
-                    self.files_of_others(try_files);
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
                 let script = fallback_script(last).filter(|(script, _)| script == front);
@@ -362,127 +386,6 @@ impl<'a> ServerImport<'_, 'a> {
                 }
             }
         }
-    }
-
-    /// `if` in the forms that have a counterpart.
-    fn condition(&mut self, condition: &Directive, location: Option<&Location<'a>>) {
-        if self.report.is_covered(&condition.place, "if") {
-            return;
-        }
-        let test = condition.arguments.join(" ");
-        let test = test.trim_start_matches('(').trim_end_matches(')').trim();
-        let back = condition.block.iter().find(|one| one.name == "return");
-        let only_sets = condition.block.iter().all(|one| one.name == "set");
-        if only_sets {
-            self.report.left_out(&condition.place, &condition.shown(), "variables of nginx");
-            condition.block.iter().for_each(|one| self.report.cover(one));
-            return;
-        }
-        if location.is_none() && self.mapped(condition, test) {
-            return;
-        }
-        let parts: Vec<&str> = test.splitn(3, ' ').collect();
-        let by_path = match parts.as_slice() {
-            ["$uri" | "$request_uri" | "$document_uri", "~", expression] => {
-                Some(expression.to_string())
-            }
-            ["$uri" | "$request_uri" | "$document_uri", "~*", expression] => {
-                Some(format!("(?i){expression}"))
-            }
-            ["$uri" | "$request_uri", "=", path] => Some(format!("^{}$", regex::escape(path))),
-            _ => None,
-        };
-        if let (Some(expression), Some(back), true, None) =
-            (by_path, back, condition.block.len() == 1, location)
-        {
-            let pattern = format!("~{}", expression.trim_matches('"'));
-            // The raw address has other spellings of a path, and the query.
-            let is_raw = parts[0] == "$request_uri" && !REDIRECTS.contains(&back.first());
-            let is_right = !is_raw && regexes::check_regex(&pattern).is_ok();
-            if is_right && self.return_for(back, &pattern) {
-                self.keep(condition);
-                return;
-            }
-        }
-        let refuses = condition.block.iter().any(|one| {
-            matches!(one.name.as_str(), "return" | "deny" | "allow" | "auth_basic")
-                && !REDIRECTS.contains(&one.first())
-        });
-        let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
-        let is_gate = condition.block.iter().any(leads) && is_about_client(test);
-        let what = condition.shown();
-        condition.block.iter().for_each(|one| self.report.cover(one));
-        match refuses || is_gate {
-            true => self.report.access_left_out(
-                &condition.place,
-                &what,
-                "`if` refuses or redirects requests by this test; there is no counterpart but \
-                 `deny`, or `.htaccess` rules with `htaccess = true`",
-            ),
-            false => self.report.left_out(
-                &condition.place,
-                &what,
-                "`if` has no counterpart; write `redirects` or `rewrite` of the site",
-            ),
-        }
-    }
-
-    /// `if ($new) { return 301 $new; }`, where a `map` of paths sets `$new`. Tells whether it is.
-    fn mapped(&mut self, condition: &Directive, variable: &str) -> bool {
-        let Some(map) = self.redirect_maps.get(variable) else { return false };
-        let status = match condition.block.as_slice() {
-            [back] if back.name == "return" && back.argument(1) == variable => back.first(),
-            [one] if one.name == "rewrite" && one.argument(1).trim_end_matches('?') == variable => {
-                match one.argument(2) {
-                    "permanent" => "301",
-                    _ => "302",
-                }
-            }
-            _ => return false,
-        };
-        if !REDIRECTS.contains(&status) {
-            return false;
-        }
-        for (path, to, place) in map {
-            let pattern = match path.strip_prefix("~*") {
-                Some(expression) => format!("~(?i){expression}"),
-                None => path.clone(),
-            };
-            let to = target(to, TargetKind::Return, self.name(), pattern.starts_with('~'));
-            let made = regexes::check_regex(&pattern).and(to);
-            match made {
-                Ok(to) => {
-                    let fields = [
-                        ("from", toml_text::string(&regexes::whole_match(&pattern, &to))),
-                        ("to", toml_text::string(&to)),
-                        ("status", status.to_owned()),
-                    ];
-                    let item = Placed::new(toml_text::table(fields), place);
-                    self.site.settings.push("redirects", item);
-                }
-                Err(why) => self.report.left_out(place, path, &why),
-            }
-        }
-        self.keep(condition);
-        condition.block.iter().for_each(|one| self.report.cover(one));
-        true
-    }
-
-    /// A `return` for the paths of a pattern. Tells whether it could be written.
-    fn return_for(&mut self, back: &Directive, pattern: &str) -> bool {
-        let (status, url) = (back.argument(0), back.argument(1));
-        if REDIRECTS.contains(&status) {
-            let Ok(to) = target(url, TargetKind::Return, self.name(), true) else { return false };
-            self.redirect(back, pattern, &to, status);
-            return true;
-        }
-        let path = toml_text::string(pattern);
-        let toml = match status {
-            "404" | "410" => toml_text::table([("path", path), ("status", status.to_owned())]),
-            _ => path,
-        };
-        self.push("deny", back, toml);
-        true
     }
 
     /// `alias`, and a `root` of its own. Tells whether only scripts send its files.
@@ -579,7 +482,10 @@ fn within(expression: &str, location: Option<&Location<'_>>) -> Result<String, S
     }
     match expression {
         "^" | ".*" | "^.*$" => location.pattern(),
-        "^(.*)$" if !prefix.is_exact => Ok(format!("~^({}.*)$", regex::escape(&prefix.text))),
+        "^(.*)$" => {
+            let more = if prefix.is_exact { "" } else { ".*" };
+            Ok(format!("~^({}{more})$", regex::escape(&prefix.text)))
+        }
         _ => Err(format!("it applies only below {}", prefix.text)),
     }
 }

@@ -149,6 +149,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             self.missing_files(&locations);
         }
         self.server_responses();
+        self.listings(&locations);
         self.server_expires();
         locations.iter().for_each(|one| self.keep(one.directive));
         self.site

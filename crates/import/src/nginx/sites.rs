@@ -23,6 +23,8 @@ struct ServerBlock<'a> {
     scope: Scope<'a>,
     listens: Vec<Listen>,
     names: Vec<String>,
+    /// Those that are expressions, or end in `*`, with their directives.
+    other_names: Vec<OtherName<'a>>,
     is_default: bool,
     /// Plain HTTP is redirected to HTTPS of the same name, with this status.
     to_https: Option<u16>,
@@ -32,6 +34,12 @@ struct ServerBlock<'a> {
     moved: Vec<MovedName<'a>>,
     /// The `if` blocks that these come from.
     conditions: Vec<&'a Directive>,
+}
+
+/// A name of a server that no site can have.
+struct OtherName<'a> {
+    text: String,
+    from: &'a Directive,
 }
 
 /// A name of a server that is redirected.
@@ -72,6 +80,7 @@ impl<'a> SitesImport<'_, 'a> {
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
         mark_defaults(&mut servers);
+        servers.iter().for_each(|one| self.other_names(one, &servers));
         self.listen(&servers, file);
         self.tls(&servers, file);
         // Names with TLS first: of two servers for a name, this one stays.
@@ -99,7 +108,7 @@ impl<'a> SitesImport<'_, 'a> {
                 false => self.report.kept(&listen.place, &listen.shown()),
             }
         }
-        let names = self.names(&scope);
+        let (names, other_names) = self.names(&scope);
         let mut block = ServerBlock {
             directive,
             listens,
@@ -109,37 +118,54 @@ impl<'a> SitesImport<'_, 'a> {
             moved: Vec::new(),
             conditions: Vec::new(),
             names,
+            other_names,
             scope,
         };
         self.whole(&mut block);
         block
     }
 
-    fn names(&mut self, scope: &Scope<'a>) -> Vec<String> {
-        let mut names = Vec::new();
+    fn names(&mut self, scope: &Scope<'a>) -> (Vec<String>, Vec<OtherName<'a>>) {
+        let (mut names, mut others) = (Vec::new(), Vec::new());
         for directive in scope.own("server_name") {
-            let mut is_kept = true;
+            let before = others.len();
             for name in &directive.arguments {
                 let name = name.to_ascii_lowercase();
                 match name.as_str() {
-                    "" | "_" | "$hostname" => {}
+                    "" | "_" => {}
                     "*" => names.push("*".to_owned()),
                     _ if name.starts_with('.') => {
                         names.extend([name[1..].to_owned(), format!("*{name}")]);
                     }
                     _ if name.starts_with('~') || name.ends_with('*') || name.contains('$') => {
-                        is_kept = false;
-                        let why = format!("`{name}` is neither a name nor `*.example.com`");
-                        self.report.left_out(&directive.place, &directive.shown(), &why);
+                        others.push(OtherName { text: name, from: directive });
                     }
                     _ => names.push(name),
                 }
             }
-            if is_kept {
+            if others.len() == before {
                 self.report.kept(&directive.place, &directive.shown());
             }
         }
-        names
+        (names, others)
+    }
+
+    /// Names that no site can have are those of the site for all others, if there is one.
+    fn other_names(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>]) {
+        let is_for_all = |one: &ServerBlock<'_>| {
+            one.is_default && !one.is_closed || one.names.iter().any(|name| name == "*")
+        };
+        let is_open = all.iter().any(is_for_all) && !is_for_all(server);
+        for OtherName { text, from } in &server.other_names {
+            let why = format!("`{text}` is neither a name nor `*.example.com`");
+            if is_open {
+                let why =
+                    format!("{why}: the site with \"*\" serves these hosts, by its own rules");
+                self.report.access_left_out(&from.place, &from.shown(), &why);
+            } else {
+                self.report.left_out(&from.place, &from.shown(), &why);
+            }
+        }
     }
 
     /// What a server is as a whole: a redirect, or closed.
