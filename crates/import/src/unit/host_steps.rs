@@ -3,20 +3,21 @@
 use serde_json::Value;
 
 use super::unit_routes::{REDIRECTS, SitePlace, SiteRoute, site};
-use super::uri_patterns::UriList;
 use super::{UnitConfig, names};
 use crate::file_draft::FileDraft;
-use crate::report::ImportReport;
+use crate::report::{ImportReport, SourceLine};
 
-/// Adds the sites of what a listener passes requests to.
+/// Adds the sites of what a listener passes requests to. Whether one serves
+/// something.
 pub(super) fn sites(
     config: &UnitConfig,
     pass: &str,
     file: &mut FileDraft,
     report: &mut ImportReport,
-) {
+) -> bool {
     let pointer = UnitConfig::target(pass);
     let steps = config.get(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
+    let (mut serves, mut earlier) = (false, Vec::new());
     // Steps for a host alone are sites of their own.
     for step in 0..steps {
         let at = format!("{pointer}/{step}");
@@ -25,26 +26,49 @@ pub(super) fn sites(
         if !is_host {
             continue;
         }
-        let Some(inner) = inner else {
-            host_action(config, &at, report);
-            continue;
-        };
-        let hosts = UriList::of(config.get(&format!("{at}/match/host")).unwrap_or(&Value::Null));
         let place = config.place(&at);
-        match hosts.map(|_| host_names(config.get(&format!("{at}/match/host")))) {
-            Some(Some(hosts)) => {
+        let hosts = host_names(config.get(&format!("{at}/match/host")));
+        if let Some(hosts) = &hosts {
+            precede(&earlier, hosts, &place, report);
+        }
+        let own = hosts.clone().unwrap_or_default();
+        let new: Vec<String> = own.into_iter().filter(|one| !earlier.contains(one)).collect();
+        earlier.extend(new.clone());
+        match (inner, hosts) {
+            (None, _) => host_action(config, &at, report),
+            (Some(_), None) => {
+                report.access_left_out(&place, "match host", "it is no list of names");
+            }
+            // Earlier steps have all of its hosts.
+            (Some(_), Some(_)) if new.is_empty() => report.kept(&place, "match host"),
+            (Some(inner), Some(_)) => {
                 report.kept(&place, "match host");
                 let before: Vec<String> = (0..step).map(|at| format!("{pointer}/{at}")).collect();
                 let led = SiteRoute { pass: inner, before: &before };
-                site(config, &led, &hosts, SitePlace { file, report, place: &place });
+                serves |= site(config, &led, &new, SitePlace { file, report, place: &place });
             }
-            _ => report.access_left_out(&place, "match host", "it is no list of names"),
         }
     }
     let all = ["*".to_owned()];
     let place = config.place(&pointer);
     let led = SiteRoute { pass, before: &[] };
-    site(config, &led, &all, SitePlace { file, report, place: &place });
+    site(config, &led, &all, SitePlace { file, report, place: &place }) || serves
+}
+
+/// Names the hosts of a step that an earlier one has: here, the longest name has a request, and in
+/// Unit the first step.
+fn precede(earlier: &[String], hosts: &[String], place: &SourceLine, report: &mut ImportReport) {
+    let has = |all: &&String, own: &String| {
+        all.strip_prefix('*').is_some_and(|end| own.ends_with(end)) && *all != own
+    };
+    let mut first = hosts.iter().filter_map(|own| earlier.iter().find(|all| has(all, own)));
+    if let Some(first) = first.next() {
+        let why = format!(
+            "Unit has an earlier step for {first}, and here the longest name has the request: \
+             write the site by hand"
+        );
+        report.access_left_out(place, "match host", &why);
+    }
 }
 
 /// A step for a host that leads to no route: a redirect refuses no one.
@@ -72,5 +96,6 @@ fn host_names(value: Option<&Value>) -> Option<Vec<String>> {
         let inner = text.strip_prefix("*.").unwrap_or(text);
         !inner.contains(['*', '!', '~', ':'])
     };
-    texts.iter().all(|text| is_name(text)).then(|| texts.into_iter().map(str::to_owned).collect())
+    let is_list = texts.iter().all(|text| is_name(text));
+    is_list.then(|| texts.into_iter().map(str::to_ascii_lowercase).collect())
 }

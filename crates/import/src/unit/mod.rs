@@ -3,6 +3,9 @@
 mod host_steps;
 mod json_places;
 mod php_applications;
+mod step_refusals;
+#[cfg(test)]
+mod unit_access_tests;
 mod unit_routes;
 mod uri_patterns;
 
@@ -64,9 +67,10 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
     let config = UnitConfig { file: Rc::from(main), root, lines };
     let mut report = ImportReport::default();
     let mut file = FileDraft::default();
-    listeners(&config, &mut file, &mut report);
-    if file.sites.is_empty() {
-        return Err(format!("{main} has no listener whose requests lead to PHP or to files"));
+    if !listeners(&config, &mut file, &mut report) {
+        return Err(format!(
+            "{main} has no listener whose requests lead to PHP, files or a server"
+        ));
     }
     settings(&config, &mut file, &mut report);
     access_log(&config, &mut file, &mut report);
@@ -90,7 +94,8 @@ pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
     object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
 }
 
-fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) {
+/// The listeners and their sites. Whether a site serves something.
+fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
     let (mut plain, mut tls) = (Vec::new(), Vec::new());
     let mut passes: Vec<(String, SourceLine)> = Vec::new();
     for name in names(config, "/listeners") {
@@ -128,6 +133,7 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
     if !tls.is_empty() {
         file.tls.set("listen", Placed::new(toml_text::strings(tls), &from));
     }
+    let mut serves = false;
     for (index, (pass, place)) in passes.iter().enumerate() {
         if index > 0 {
             let why = format!(
@@ -138,8 +144,9 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.access_left_out(place, "listeners", &why);
             continue;
         }
-        host_steps::sites(config, pass, file, report);
+        serves |= host_steps::sites(config, pass, file, report);
     }
+    serves
 }
 
 /// `forwarded`: the proxies before Unit.
