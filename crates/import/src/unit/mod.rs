@@ -1,7 +1,9 @@
 //! Unit's configuration as a `maitred.toml`.
 
+mod first_steps;
 mod host_steps;
 mod json_places;
+mod laxer_steps;
 mod php_applications;
 mod step_refusals;
 #[cfg(test)]
@@ -16,6 +18,7 @@ use serde_json::Value;
 
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::{ImportReport, SourceLine};
+use crate::written_site::WrittenSites;
 use crate::{FileReader, Imported, toml_text};
 
 /// A configuration, with the lines of its values.
@@ -85,7 +88,36 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         let why = "one server can be behind a path (`[[sites.proxy]]`)";
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
-    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
+    let toml = file.to_toml(main);
+    if let Some((pass, _)) = passes(&config).first() {
+        let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
+        laxer_steps::report(&WrittenSites::of(&toml, &from), &config, pass, &mut report);
+    }
+    Ok(Imported { toml, report, user_files: Vec::new() })
+}
+
+/// The pointers of all routes.
+fn route_pointers(config: &UnitConfig) -> Vec<String> {
+    match config.get("/routes") {
+        Some(Value::Array(_)) => vec!["/routes".to_owned()],
+        _ => {
+            let named = names(config, "/routes").into_iter();
+            named.map(|name| format!("/routes/{}", name.replace('/', "~1"))).collect()
+        }
+    }
+}
+
+/// What the listeners pass requests to, each once, with the place of the first listener.
+fn passes(config: &UnitConfig) -> Vec<(String, SourceLine)> {
+    let mut found: Vec<(String, SourceLine)> = Vec::new();
+    for name in names(config, "/listeners").into_iter().filter(|name| !name.starts_with("unix:")) {
+        let pointer = format!("/listeners/{}", name.replace('/', "~1"));
+        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
+        if let Some(pass) = pass.filter(|pass| found.iter().all(|(known, _)| known != pass)) {
+            found.push((pass.to_owned(), config.place(&pointer)));
+        }
+    }
+    found
 }
 
 /// The names of an object's members.
@@ -97,7 +129,6 @@ pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
 /// The listeners and their sites. Whether a site serves something.
 fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
     let (mut plain, mut tls) = (Vec::new(), Vec::new());
-    let mut passes: Vec<(String, SourceLine)> = Vec::new();
     for name in names(config, "/listeners") {
         let pointer = format!("/listeners/{}", name.replace('/', "~1"));
         let place = config.place(&pointer);
@@ -118,12 +149,6 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.left_out(&place, "conf_commands", "set `min_version` in [tls]");
         }
         forwarded(config, &pointer, file, report);
-        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
-        if let Some(pass) = pass
-            && !passes.iter().any(|(known, _)| known == pass)
-        {
-            passes.push((pass.to_owned(), place.clone()));
-        }
         report.kept(&place, &format!("listeners {name}"));
     }
     let from = config.place("/listeners");
@@ -134,7 +159,7 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
         file.tls.set("listen", Placed::new(toml_text::strings(tls), &from));
     }
     let mut serves = false;
-    for (index, (pass, place)) in passes.iter().enumerate() {
+    for (index, (pass, place)) in passes(config).iter().enumerate() {
         if index > 0 {
             let why = format!(
                 "each listener has its own routes in Unit, and every site is served at every \
@@ -414,8 +439,9 @@ mod tests {
         }
         let moved = r#"{"match": {"host": "www.example.com"},
             "action": {"return": 301, "location": "https://example.com$request_uri"}}"#;
-        assert!(of(moved).keeps_access(), "{}", of(moved));
-        assert!(of(moved).to_string().contains("match host"), "{}", of(moved));
+        let imported = of_routes(&format!("[{moved}, {SHARE}]"), "index.php");
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        has(&imported.toml, &["hosts = [\"www.example.com\"]", "to = \"https://example.com$0\""]);
     }
 
     #[test]

@@ -2,11 +2,14 @@
 
 use maitred_rules::Pattern;
 
-use super::unit_routes::{REDIRECTS, RouteWalk};
+use super::unit_routes::RouteWalk;
 use super::uri_patterns::UriList;
 use crate::file_draft::Placed;
 use crate::report::SourceLine;
 use crate::toml_text;
+
+/// The statuses of redirects.
+const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
 
 /// What follows `~\\.php` in patterns for scripts alone.
 const SCRIPT_ENDS: [&str; 7] = ["$", "/", "($|/)", "(/|$)", "(?:$|/)", "(?:/|$)", "(/.*)?$"];
@@ -24,12 +27,13 @@ impl RouteWalk<'_> {
         paths: Option<&UriList>,
     ) {
         if let (true, Some(to)) = (REDIRECTS.contains(&status), location) {
-            let is_fixed = !to.replace("${host}", "").replace("${request_uri}", "").contains('$');
+            let to = to.replace("${host}", "$host").replace("${request_uri}", "$request_uri");
+            let is_fixed = !to.replace("$host", "").replace("$request_uri", "").contains('$');
             if !is_fixed {
                 let why = "its target is not fixed; write `redirects`";
                 return self.report.left_out(place, "return", why);
             }
-            let to = to.replace("${host}", "$host").replace("${request_uri}", "$0");
+            let to = to.replace("$request_uri", "$0");
             for pattern in self.patterns(paths, place) {
                 let from = match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
                     Some(expression) => format!("~^.*?(?:{expression}).*$"),
@@ -82,15 +86,16 @@ impl RouteWalk<'_> {
             let inside: Vec<&String> = except
                 .filter(|other| other.starts_with(literal) || other.starts_with('~'))
                 .collect();
-            if !inside.is_empty() && !(pattern.contains("/\\.") && opens_well_known(list)) {
+            // Hidden files are never served, but for `/.well-known/`.
+            let is_hidden = pattern.contains("/\\.") && opens_well_known(list);
+            if !inside.is_empty() && !is_hidden {
                 let why = format!(
                     "`{pattern}` applies as well where an earlier step or an exception has {}",
                     inside.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
                 );
                 self.report.changed(place, "return", &why);
             }
-            // Hidden files are never served, but for `/.well-known/`.
-            if pattern == "~/\\." && opens_well_known(list) {
+            if pattern == "~/\\." && is_hidden {
                 continue;
             }
             let path = toml_text::string(pattern);

@@ -81,7 +81,7 @@ fn scripts_of_another_user_or_another_folder_are_named() {
     says_laxer(&of_step("same"));
     is_strict(&of_step("a/index"));
     let below = of(&format!(
-        r#""main": [{{"match": {{"uri": "/a/*"}}, "action": {{"pass": "applications/a/direct"}}}},
+        r#""main": [{{"match": {{"uri": "/a.php"}}, "action": {{"pass": "applications/a/direct"}}}},
         {{"match": {{"uri": "/up/*"}}, "action": {{"pass": "applications/a/up"}}}}, {REST}]"#
     ));
     assert!(below.toml.contains("to = \"/up/get.php\""), "{}", below.toml);
@@ -102,7 +102,8 @@ fn a_host_whose_routes_serve_no_files_has_a_site_that_serves_none() {
         of(&format!(
             r#""main": [{{"match": {{"host": "intern.example"}}, "action": {{"pass": "{action}"}}}},
                 {REST}], "closed": [{{"action": {{"return": 403}}}}],
-               "api": [{{"match": {{"uri": "/api/*"}}, "action": {{"proxy": "http://10.0.0.1:81"}}}}],
+               "api": [{{"match": {{"uri": "/api/*"}},
+                   "action": {{"proxy": "http://10.0.0.1:81"}}}}],
                "old": [{{"match": {{"uri": "/old"}},
                    "action": {{"return": 301, "location": "/new"}}}}]"#
         ))

@@ -23,9 +23,6 @@ const NO_ROOT: &str = "/srv";
 /// Lists of a site whose rules respond without a document root.
 const RULES: [&str; 3] = ["deny", "proxy", "redirects"];
 
-/// The statuses of redirects.
-pub(super) const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
-
 /// Scripts that tell whether a pattern is for all of them.
 const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
 
@@ -39,10 +36,18 @@ pub(super) struct SitePlace<'w> {
     pub place: &'w SourceLine,
 }
 
+/// What has the requests of a site.
+pub(super) enum RouteLead<'r> {
+    /// The `pass` of a listener.
+    Pass(&'r str),
+    /// The action of a step, by its pointer.
+    Action(&'r str),
+}
+
 /// What leads requests to a site.
 pub(super) struct SiteRoute<'r> {
-    /// What they are passed to.
-    pub pass: &'r str,
+    /// What has them.
+    pub lead: RouteLead<'r>,
     /// The steps before the one with the site's host.
     pub before: &'r [String],
 }
@@ -78,7 +83,10 @@ pub(super) fn site(
     for step in led.before {
         walk.before_host(step);
     }
-    walk.pass(led.pass, place, None, 0);
+    match led.lead {
+        RouteLead::Pass(pass) => walk.pass(pass, place, None, 0),
+        RouteLead::Action(pointer) => walk.action(pointer, None, 0),
+    }
     let has_root = walk.site.settings.has("root");
     let has_rules = RULES.iter().any(|list| !walk.site.settings.list(list).is_empty());
     let (is_of_host, is_proxied) = (!walk.is_of_listener, !walk.proxied.is_empty());
