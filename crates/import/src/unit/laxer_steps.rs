@@ -38,18 +38,17 @@ pub(super) fn report(
     report: &mut ImportReport,
 ) {
     let search = UnitSearch::new(config);
-    let mut paths = crossed_paths(&rules(config));
-    paths.retain(|path| !is_almost_script(path));
-    paths.insert(WELL_KNOWN.to_owned());
     let of_some = front_scripts(config);
     let hosts = hosts(config);
     let most = MAX_REQUESTS / hosts.len().max(1);
+    let paths = crossed_paths(&rules(config)).into_iter().filter(|path| !is_almost_script(path));
+    let paths: Vec<String> = paths.take(most).chain([WELL_KNOWN.to_owned()]).collect();
     for host in &hosts {
         let Some(site) = written.of_host(host) else { continue };
         let serve = |path: &str| search.serve(pass, &UnitRequest { host, path });
         let of_all = serve(UNKNOWN_PATH).and_then(|reply| reply.script);
         let fronts = FrontScripts { of_some: &of_some, of_all };
-        for path in paths.iter().take(most) {
+        for path in &paths {
             let Some(old) = serve(path) else { continue };
             if let Some(how) = laxer(&old, site, path, &fronts) {
                 add(report, config, &old, &UnitRequest { host, path }, how);
