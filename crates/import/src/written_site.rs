@@ -8,7 +8,7 @@ use maitred_rules::path::{clean_path, is_dot_name, is_php_source};
 use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
 
 /// A client that no rule names (RFC 5737).
-const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+pub const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
 
 /// What is behind a path, if there is a file with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,11 @@ impl WrittenSites {
 }
 
 impl WrittenSites {
+    /// All of them, in their order.
+    pub fn all(&self) -> impl Iterator<Item = Option<&WrittenSite>> {
+        self.0.iter().map(|(_, site)| site.as_ref())
+    }
+
     /// The site that has the requests for a host.
     pub fn of_host(&self, name: &str) -> Option<&WrittenSite> {
         let sites = self.0.iter().filter_map(|(_, site)| site.as_ref());
@@ -90,7 +95,13 @@ impl WrittenSite {
 
     /// The file with the name of a path.
     pub fn file(&self, path: &str) -> String {
-        format!("{}{path}", self.site.root.display().to_string().trim_end_matches('/'))
+        let aliases = self.site.rules.aliases.iter().filter(|one| path.starts_with(&one.path));
+        let (folder, name) = match aliases.max_by_key(|one| one.path.len()) {
+            // The prefix ends with a slash, which the name begins with.
+            Some(alias) => (&alias.folder, &path[alias.path.len() - 1..]),
+            None => (&self.site.root, path),
+        };
+        format!("{}{name}", folder.display().to_string().trim_end_matches('/'))
     }
 
     /// What any client gets at a decoded path.

@@ -363,3 +363,28 @@ fn changes_of_paths_without_a_counterpart_are_named() {
     }
     is_strict("root * /srv/app\nuri query a b\nuri strip_prefix /api\nfile_server");
 }
+
+#[test]
+fn sites_as_guides_give_them_are_no_laxer() {
+    let basic = "basicauth /admin/* {\nanna $2a$14$abc\n}\n";
+    let root = format!("root * /srv/app\n{FPM}\nfile_server");
+    for lines in [
+        format!("{root}\nencode zstd gzip"),
+        format!(
+            "{root}\n@forbidden path /.htaccess /data/* /config/* /db_structure /occ\n\
+             respond @forbidden 404\nredir /.well-known/carddav /remote.php/dav 301"
+        ),
+        format!(
+            "{root}\n@disallowed path /xmlrpc.php *.sql /wp-content/uploads/*.php\n\
+             rewrite @disallowed /index.php"
+        ),
+        format!("{root}\n@blocked path *.txt *.md /content/* /.*\nredir @blocked /"),
+        format!("{basic}{root}\n@missing not file {{path}}\nrewrite @missing /index.php?{{query}}"),
+        "handle /api/* {\nreverse_proxy localhost:3000\n}\nhandle {\nroot * /srv/dist\n\
+         try_files {path} /index.html\nfile_server\n}"
+            .to_owned(),
+        "root public/\nphp_server {\nindex worker.php\ntry_files {path} worker.php\n}".to_owned(),
+    ] {
+        is_strict(&lines);
+    }
+}

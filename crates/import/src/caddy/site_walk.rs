@@ -4,6 +4,7 @@ use super::CaddyImport;
 use super::guards::AuthArea;
 use super::matchers::{Condition, Matchers, definitions};
 use super::path_areas::BlockPaths;
+use super::placeholders::filled;
 use super::served_areas::ServedArea;
 use crate::escapes::percent_decoded;
 use crate::file_draft::{Placed, SiteDraft};
@@ -411,18 +412,7 @@ impl<'a> SiteWalk<'_, '_, 'a> {
 impl CaddyImport<'_> {
     /// A value with variables of the environment in place of `{env.NAME}`.
     pub(super) fn filled(&self, text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once("{env.") {
-            out += before;
-            let (name, behind) = after.split_once('}').unwrap_or((after, ""));
-            match (self.environment)(name) {
-                Some(value) => out += &value,
-                None => out += &format!("{{env.{name}}}"),
-            }
-            rest = behind;
-        }
-        out + rest
+        filled(self.environment, text)
     }
 
     /// A path, from the folder of the Caddyfile.
