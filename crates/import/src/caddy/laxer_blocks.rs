@@ -9,7 +9,7 @@ use super::path_areas::CaddyPath;
 use super::request_tests::TestedPath;
 use crate::file_draft::{FileDraft, PoolDraft};
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::{crossed_paths, within_bounds};
 use crate::served::{RulePaths, ServedRule};
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -61,7 +61,8 @@ pub(super) fn report(
         let Some(site) = site else { continue };
         let mut rules = Vec::new();
         collect_rules(&one.block.directives, "", 0, &mut rules);
-        let paths = crossed_paths(&rules).into_iter().chain([WELL_KNOWN.to_owned()]);
+        let paths = within_bounds(crossed_paths(&rules), rules.len() * blocks.len());
+        let paths = paths.chain([WELL_KNOWN.to_owned()]);
         let searched = search.block(&one.block.directives, &one.host);
         let serve = |text: &str, is_file: bool| {
             searched.serve(&TestedPath { text: text.to_owned(), is_file })

@@ -11,15 +11,12 @@ use super::first_steps::{UnitReply, UnitRequest, UnitSearch};
 use super::{UnitConfig, names, route_pointers};
 use crate::escapes::percent_decoded;
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::{crossed_paths, within_bounds};
 use crate::served::{RulePaths, ServedRule};
 use crate::written_site::{Behind, WrittenSite, WrittenSites};
 
 /// Most hosts that are looked at.
 const MAX_HOSTS: usize = 64;
-
-/// Most requests that are looked at; each may be compared with all steps.
-const MAX_REQUESTS: usize = 100_000;
 
 /// A path that no step names.
 const UNKNOWN_PATH: &str = "/zz9";
@@ -40,9 +37,10 @@ pub(super) fn report(
     let search = UnitSearch::new(config);
     let of_some = front_scripts(config);
     let hosts = hosts(config);
-    let most = MAX_REQUESTS / hosts.len().max(1);
-    let paths = crossed_paths(&rules(config)).into_iter().filter(|path| !is_almost_script(path));
-    let paths: Vec<String> = paths.take(most).chain([WELL_KNOWN.to_owned()]).collect();
+    let rules = rules(config);
+    let paths = within_bounds(crossed_paths(&rules), rules.len() * hosts.len());
+    let paths = paths.filter(|path| !is_almost_script(path));
+    let paths: Vec<String> = paths.chain([WELL_KNOWN.to_owned()]).collect();
     for host in &hosts {
         let Some(site) = written.of_host(host) else { continue };
         let serve = |path: &str| search.serve(pass, &UnitRequest { host, path });
