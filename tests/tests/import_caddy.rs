@@ -22,7 +22,7 @@ SITE blog.example.com {
     root * HERE/blog
     encode zstd gzip
     import headers blog
-    @forbidden path /xmlrpc.php *.sql /wp-content/uploads/*.php
+    @forbidden path /xmlrpc.php *.sql /wp-content/uploads/*.php /my%20docs/*
     respond @forbidden 403
     @far {
         path /wp-admin/*
@@ -90,12 +90,13 @@ SITE www.example.com {
 }
 "#;
 
-const FILES: [(&str, &str); 22] = [
+const FILES: [(&str, &str); 23] = [
     ("blog/index.php", ""),
     ("blog/api.php", ""),
     ("blog/xmlrpc.php", ""),
     ("blog/dump.sql", "a file"),
     ("blog/style.css", "a file"),
+    ("blog/my docs/a.txt", "a file"),
     ("blog/wp-admin/index.php", ""),
     ("blog/wp-admin/a.css", "a file"),
     ("blog/far/a.txt", "a file"),
@@ -116,7 +117,7 @@ const FILES: [(&str, &str); 22] = [
 ];
 
 /// Targets of the sites, and those beside.
-const TARGETS: [&str; 49] = [
+const TARGETS: [&str; 50] = [
     "/",
     "/index.php",
     "/index.php/a?b=c",
@@ -126,6 +127,7 @@ const TARGETS: [&str; 49] = [
     "//xmlrpc.php",
     "/%78mlrpc.php",
     "/dump.sql",
+    "/my%20docs/a.txt",
     "/x/y.sql",
     "/wp-admin/",
     "/wp-admin/a.css",

@@ -7,6 +7,7 @@
 
 pub mod apache;
 pub mod caddy;
+mod escapes;
 pub mod file_draft;
 pub mod fpm;
 #[cfg(test)]

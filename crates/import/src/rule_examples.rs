@@ -18,6 +18,9 @@ const MAX_INNER: usize = 24;
 /// How groups begin that look ahead or behind.
 const LOOK_AROUND: [&str; 4] = ["(?!", "(?=", "(?<!", "(?<="];
 
+/// Most tests of a path by a rule, for all paths of a comparison: about a second.
+const MAX_TESTS: usize = 20_000_000;
+
 /// Names that no configuration has.
 const UNKNOWN_NAMES: [&str; 3] = ["zz9.php", "zz9.txt", "zz9"];
 
@@ -110,6 +113,13 @@ pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
 fn pairs(folders: &BTreeSet<String>) -> impl Iterator<Item = (&String, &String)> {
     let some = || folders.iter().take(MAX_INNER);
     some().flat_map(move |outer| some().map(move |inner| (outer, inner)))
+}
+
+/// Of all paths, as many as can be compared with a number of rules: every second, or every third.
+pub fn within_bounds(paths: BTreeSet<String>, rules: usize) -> impl Iterator<Item = String> {
+    let most = MAX_TESTS / rules.max(1);
+    let step = paths.len() / most.max(1) + 1;
+    paths.into_iter().step_by(step)
 }
 
 /// Paths that differ from a path by little.

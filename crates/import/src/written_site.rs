@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-use maitred_config::Site;
+use maitred_config::{Host, Site};
 use maitred_rules::path::{clean_path, is_dot_name, is_php_source};
 use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
 
 /// A client that no rule names (RFC 5737).
-const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+pub const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
 
 /// What is behind a path, if there is a file with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,33 @@ impl WrittenSites {
     }
 }
 
+impl WrittenSites {
+    /// All of them, in their order.
+    pub fn all(&self) -> impl Iterator<Item = Option<&WrittenSite>> {
+        self.0.iter().map(|(_, site)| site.as_ref())
+    }
+
+    /// The site that has the requests for a host.
+    pub fn of_host(&self, name: &str) -> Option<&WrittenSite> {
+        let sites = self.0.iter().filter_map(|(_, site)| site.as_ref());
+        let hosts = sites.flat_map(|site| site.site.hosts.iter().map(move |host| (host, site)));
+        let ranked = hosts.filter_map(|(host, site)| Some((rank(host, name)?, site)));
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, site)| site)
+    }
+}
+
+/// How closely a host matches a name, if it does: an exact one, the longest `*.`, all.
+fn rank(host: &Host, name: &str) -> Option<usize> {
+    match host {
+        Host::Exact(own) => (own == name).then_some(usize::MAX),
+        Host::Below(end) => {
+            let is_below = name.strip_suffix(end.as_str()).is_some_and(|rest| rest.ends_with('.'));
+            is_below.then_some(end.len())
+        }
+        Host::Any => Some(0),
+    }
+}
+
 /// A written site.
 pub struct WrittenSite {
     site: Site,
@@ -66,6 +93,17 @@ impl WrittenSite {
     fn new(site: Site) -> Option<WrittenSite> {
         let rules = SiteRules::compile(&site.rules).ok()?;
         Some(WrittenSite { site, rules })
+    }
+
+    /// The file with the name of a path.
+    pub fn file(&self, path: &str) -> String {
+        let aliases = self.site.rules.aliases.iter().filter(|one| path.starts_with(&one.path));
+        let (folder, name) = match aliases.max_by_key(|one| one.path.len()) {
+            // The prefix ends with a slash, which the name begins with.
+            Some(alias) => (&alias.folder, &path[alias.path.len() - 1..]),
+            None => (&self.site.root, path),
+        };
+        format!("{}{name}", folder.display().to_string().trim_end_matches('/'))
     }
 
     /// What any client gets at a decoded path.
@@ -103,7 +141,9 @@ impl WrittenSite {
     /// Whether no file of a path is sent to clients, or scripts alone send it.
     fn is_hidden(&self, path: &str) -> bool {
         let mut roots = self.site.output.sendfile_roots.iter();
-        path.split('/').any(|name| is_dot_name(name.as_bytes()))
+        // Not hidden (RFC 8615).
+        let hideable = path.strip_prefix("/.well-known/").unwrap_or(path);
+        hideable.split('/').any(|name| is_dot_name(name.as_bytes()))
             || roots.any(|root| path.starts_with(&root.path))
     }
 }

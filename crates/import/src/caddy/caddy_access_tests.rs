@@ -265,3 +265,126 @@ fn scripts_of_a_folder_whose_files_are_sent_do_not_run() {
     ));
     assert!(!runs(&imported, "/dl/x.php") && runs(&imported, "/index.php"), "{}", imported.toml);
 }
+
+fn says_laxer(lines: &str) {
+    let imported = of(&format!(":80 {{\n{lines}\n}}"));
+    assert!(!imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
+}
+
+fn is_strict(lines: &str) {
+    let imported = of(&format!(":80 {{\n{lines}\n}}"));
+    assert!(imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
+}
+
+#[test]
+fn scripts_that_another_server_ran_in_some_paths_are_named() {
+    let two = |first: &str, second: &str| {
+        format!(
+            "root * /srv/app\nhandle /admin/* {{\nphp_fastcgi {first}\nfile_server\n}}\n\
+             handle {{\nphp_fastcgi {second}\nfile_server\n}}"
+        )
+    };
+    says_laxer(&two("unix//run/php.sock", "unix//run/other.sock"));
+    says_laxer(&two("10.0.0.1:9000", "10.0.0.2:9000"));
+    is_strict(&two("10.0.0.1:9000", "10.0.0.1:9000"));
+    is_strict(&two("unix//run/php.sock", "unix//run/php.sock"));
+    is_strict(&two("unix//run/other.sock", "unix//run/php.sock"));
+    says_laxer(&format!(
+        "root * /srv/app\n@a not path *.php5\nphp_fastcgi 10.0.0.1:9000\n{}\nfile_server",
+        FPM.replace("i ", "i @a ")
+    ));
+}
+
+#[test]
+fn the_user_of_frankenphp_is_named() {
+    let imported = of(":80 {\nroot * /srv/app\nphp_server\n}");
+    assert!(imported.report.to_string().contains("set `user` of the pool"), "{}", imported.report);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn blocks_and_refusals_that_have_no_pattern_within_a_block_are_named() {
+    let inside = |lines: &str| {
+        format!(
+            "root * /srv/app\nhandle /app/* {{\n@s path *.sql *.bak\n@r path_regexp ^/app/.*a$\n\
+             {lines}\n}}\nhandle {{\nfile_server\n}}"
+        )
+    };
+    for guarded in ["respond 403", "basic_auth {\nanna $2a$14$abc\n}", "abort", "error 404"] {
+        for block in ["handle @s", "route @s", "handle @r"] {
+            let block = format!("{block} {{\n{guarded}\n}}");
+            says_laxer(&inside(&format!("{block}\nfile_server")));
+        }
+    }
+    for line in ["redir @s /login", "reverse_proxy @s :81", "rewrite @s /none"] {
+        says_laxer(&inside(&format!("{line}\nfile_server")));
+    }
+    // No request reaches it.
+    is_strict(&inside("handle /other/* {\nrespond 403\n}\nhandle {\nfile_server\n}"));
+    is_strict(&inside("header @s X-A b\nfile_server"));
+    says_laxer(&inside("rewrite /app/x/* /x{path}\nhandle /x/* {\nabort\n}\nfile_server"));
+}
+
+#[test]
+fn scripts_of_another_folder_than_that_of_the_files_are_named() {
+    says_laxer(&format!("root * /srv/public\n{FPM} {{\nroot /srv/private\n}}\nfile_server"));
+    says_laxer(&format!("{FPM}\nfile_server {{\nroot /srv/public\n}}"));
+    is_strict(&format!("root * /srv/public\n{FPM}\nfile_server"));
+}
+
+#[test]
+fn escaped_paths_are_those_that_clients_ask_for() {
+    for path in ["/my%20docs/*", "/my%20docs*", "*/my%20docs/a", "/my%20docs/a"] {
+        let imported = of(&format!(":80 {{\nroot * /srv/app\nrespond {path} 403\nfile_server\n}}"));
+        let report = &imported.report;
+        assert!(is_denied(&imported, "/my docs/a"), "{path}\n{}\n{report}", imported.toml);
+        assert!(report.keeps_access(), "{path}\n{report}");
+    }
+    let named = of(":80 {\nroot * /srv/app\n@a path /d%C3%A9j%c3%a0/*\nrespond @a 403\n\
+         respond /Ä/* 403\nfile_server\n}");
+    assert!(is_denied(&named, "/déjà/a") && is_denied(&named, "/ä/a"), "{}", named.toml);
+    for path in ["/a%2Fb", "/a%25", "/%61dmin/*", "/a%*", "/a%ff"] {
+        says_laxer(&format!("root * /srv/app\nrespond {path} 403\nfile_server"));
+    }
+    let alias = of(":80 {\nroot * /srv/app\nhandle_path /my%20docs/* {\nroot * /srv/docs\n\
+         file_server\n}\nhandle {\nfile_server\n}\n}");
+    assert!(alias.toml.contains("aliases.\"/my docs/\" = \"/srv/docs\""), "{}", alias.toml);
+}
+
+#[test]
+fn changes_of_paths_without_a_counterpart_are_named() {
+    for line in [
+        "uri replace /public/ /private/",
+        "uri path_regexp ^/a /b",
+        "uri strip_prefix /my%20docs",
+        "handle /app/* {\nuri strip_prefix /app\nrespond /secret/* 403\nfile_server\n}",
+    ] {
+        says_laxer(&format!("root * /srv/app\n{line}\nfile_server"));
+    }
+    is_strict("root * /srv/app\nuri query a b\nuri strip_prefix /api\nfile_server");
+}
+
+#[test]
+fn sites_as_guides_give_them_are_no_laxer() {
+    let basic = "basicauth /admin/* {\nanna $2a$14$abc\n}\n";
+    let root = format!("root * /srv/app\n{FPM}\nfile_server");
+    for lines in [
+        format!("{root}\nencode zstd gzip"),
+        format!(
+            "{root}\n@forbidden path /.htaccess /data/* /config/* /db_structure /occ\n\
+             respond @forbidden 404\nredir /.well-known/carddav /remote.php/dav 301"
+        ),
+        format!(
+            "{root}\n@disallowed path /xmlrpc.php *.sql /wp-content/uploads/*.php\n\
+             rewrite @disallowed /index.php"
+        ),
+        format!("{root}\n@blocked path *.txt *.md /content/* /.*\nredir @blocked /"),
+        format!("{basic}{root}\n@missing not file {{path}}\nrewrite @missing /index.php?{{query}}"),
+        "handle /api/* {\nreverse_proxy localhost:3000\n}\nhandle {\nroot * /srv/dist\n\
+         try_files {path} /index.html\nfile_server\n}"
+            .to_owned(),
+        "root public/\nphp_server {\nindex worker.php\ntry_files {path} worker.php\n}".to_owned(),
+    ] {
+        is_strict(&lines);
+    }
+}

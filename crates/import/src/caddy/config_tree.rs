@@ -18,7 +18,7 @@ const MAX_DIRECTIVES: usize = 100_000;
 pub type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// A site, as written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SiteBlock {
     /// Its addresses.
     pub addresses: Vec<String>,

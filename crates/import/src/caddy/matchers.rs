@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use maitred_rules::networks::parse_network;
 
 use super::path_areas::CaddyPath;
+use crate::escapes::percent_decoded;
 use crate::source_directive::Directive;
 use crate::values::is_identity_header;
 
@@ -63,7 +64,12 @@ impl Condition {
             self.other = Some(format!("path {text}"));
             self.has_other_client = true;
         }
-        self.paths.push(CaddyPath::parse(text));
+        let decoded = decoded(text);
+        if decoded.is_none() {
+            self.other = Some(format!("path {text}"));
+            self.has_other_client = true;
+        }
+        self.paths.push(CaddyPath::parse(decoded.as_deref().unwrap_or(text)));
     }
 
     /// Whether there are paths already that a further matcher of this name restricts.
@@ -254,6 +260,16 @@ impl Matchers<'_> {
             to.other = Some(format!("not {}", inner.other.unwrap_or_default()).trim().to_owned());
         }
     }
+}
+
+/// A path as it is compared here. Caddy compares a pattern with escapes with the path as it was
+/// sent: the same, where all clients have to escape. `None` for others.
+fn decoded(text: &str) -> Option<String> {
+    let is_always_sent = |rest: &str| {
+        let byte = rest.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.is_some_and(|byte| byte == b' ' || !byte.is_ascii())
+    };
+    percent_decoded(text).filter(|_| text.split('%').skip(1).all(is_always_sent))
 }
 
 /// Whether a name is one of those of a matcher `host`, whose `*` is a whole label.

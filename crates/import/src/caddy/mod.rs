@@ -2,15 +2,18 @@
 
 #[cfg(test)]
 mod caddy_access_tests;
+mod caddy_search;
 mod config_tree;
 mod directive_order;
 mod error_routes;
 mod global_options;
 mod guards;
+mod laxer_blocks;
 mod matchers;
 mod path_areas;
 mod php_directives;
 mod placeholders;
+mod request_tests;
 mod response_directives;
 mod served_areas;
 mod site_addresses;
@@ -28,9 +31,11 @@ use crate::fpm::{PoolPlan, WebServer};
 use crate::report::{ImportReport, SourceLine};
 use crate::user_files::UserFile;
 use crate::{FileReader, Imported, toml_text};
+use caddy_search::CaddySearch;
 use config_tree::CaddyConfig;
 use directive_order::DirectiveOrder;
 use global_options::GlobalOptions;
+use laxer_blocks::ImportedBlock;
 
 /// Where Caddy's configuration comes from.
 pub struct CaddySource<'s> {
@@ -59,6 +64,8 @@ struct CaddyImport<'w> {
     /// FrankenPHP's pools.
     own_pools: Vec<PoolDraft>,
     user_files: Vec<UserFile>,
+    /// The blocks of the written sites, in their order.
+    blocks: Vec<ImportedBlock>,
 }
 
 /// Imports Caddy's configuration, with the pools of php-fpm.
@@ -84,9 +91,10 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
         access_log: None,
         own_pools: Vec::new(),
         user_files: Vec::new(),
+        blocks: Vec::new(),
     };
     site_addresses::sites(&mut shared, &mut file);
-    let CaddyImport { pools, access_log, own_pools, user_files, .. } = shared;
+    let CaddyImport { pools, access_log, own_pools, user_files, blocks, order, .. } = shared;
     if let Some(place) = access_log {
         file.server.set("access_log", Placed::new(toml_text::string("stderr"), &place));
     }
@@ -108,6 +116,9 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
     if let Some(control) = control {
         file.server.set("process_control_timeout", control);
     }
+    let written = laxer_blocks::written(&file, &user_files);
+    let search = CaddySearch { environment, main, order: &order };
+    laxer_blocks::report(&written, &blocks, search, &mut report);
     Ok(Imported { toml: file.to_toml(main), report, user_files })
 }
 

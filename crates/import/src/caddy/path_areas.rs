@@ -58,7 +58,7 @@ impl CaddyPath {
             CaddyPath::Regex { text, is_exact: true } => format!("~{text}"),
             CaddyPath::Regex { text, is_exact: false } => match extension(text) {
                 Some(extension) => format!("*.{extension}"),
-                None => format!("~(?i){text}"),
+                None => format!("~({}){text}", without_case(text)),
             },
         };
         check_regex(&text)?;
@@ -72,10 +72,10 @@ impl CaddyPath {
     pub fn guard(&self) -> Result<String, String> {
         let text = match self {
             CaddyPath::Exact(text) if has_letters(text) => {
-                format!("~(?i)^{}$", regex::escape(text))
+                format!("~({})^{}$", without_case(text), regex::escape(text))
             }
             CaddyPath::Prefix(text) if has_letters(text) => {
-                format!("~(?i)^{}", regex::escape(text))
+                format!("~({})^{}", without_case(text), regex::escape(text))
             }
             other => return other.pattern(),
         };
@@ -157,7 +157,12 @@ impl CaddyPath {
 }
 
 fn has_letters(text: &str) -> bool {
-    text.contains(|c: char| c.is_ascii_alphabetic())
+    text.contains(char::is_alphabetic)
+}
+
+/// The flags for a text whose case is ignored: that of letters beyond ASCII only with `u`.
+fn without_case(text: &str) -> &'static str {
+    if text.is_ascii() { "?i" } else { "?iu" }
 }
 
 /// `\.css$` is the ending `css`.
@@ -255,7 +260,7 @@ impl BlockPaths {
         }
     }
 
-    /// The paths of this area that a matcher has as well.
+    /// The paths of this area that a matcher has as well; none if there is no such path.
     ///
     /// # Errors
     /// Why they have no pattern, as the end of a sentence.
@@ -263,7 +268,7 @@ impl BlockPaths {
         &self,
         paths: &[CaddyPath],
         except: &[CaddyPath],
-    ) -> Result<BlockPaths, String> {
+    ) -> Result<Option<BlockPaths>, String> {
         let is_anchored = |one: &CaddyPath| match one {
             CaddyPath::Regex { text, .. } => text.contains('^') || text.contains("\\A"),
             _ => false,
@@ -275,12 +280,12 @@ impl BlockPaths {
         let mut area = self.clone();
         area.except.extend(except.iter().map(|one| self.with_stripped(one)));
         if paths.is_empty() {
-            return Ok(area);
+            return Ok(Some(area));
         }
         let seen: Vec<CaddyPath> = paths.iter().map(|one| self.with_stripped(one)).collect();
         if self.paths.is_empty() {
             area.paths = seen;
-            return Ok(area);
+            return Ok(Some(area));
         }
         let mut both = Vec::new();
         for one in &seen {
@@ -298,10 +303,10 @@ impl BlockPaths {
             }
         }
         if both.is_empty() {
-            return Err("none of its paths is one of the block around it".to_owned());
+            return Ok(None);
         }
         area.paths = both;
-        Ok(area)
+        Ok(Some(area))
     }
 
     /// A path as clients write it, where a `handle_path` has removed its begin.
@@ -441,12 +446,14 @@ mod tests {
     #[test]
     fn paths_within_a_block_are_those_of_both() {
         let area = BlockPaths { paths: vec![CaddyPath::parse("/api/*")], ..BlockPaths::default() };
-        let inner = area.narrowed(&[CaddyPath::parse("/api/v1/*")], &[]);
-        assert_eq!(inner.map(|one| one.paths), Ok(vec![CaddyPath::parse("/api/v1/*")]));
-        let inner = area.narrowed(&[CaddyPath::parse("*")], &[]);
-        assert_eq!(inner.map(|one| one.paths), Ok(vec![CaddyPath::parse("/api/*")]));
-        assert!(area.narrowed(&[CaddyPath::parse("/b")], &[]).is_err());
-        assert!(area.narrowed(&[CaddyPath::parse("*.css")], &[]).is_err());
+        let of = |text: &str| {
+            let inner = area.narrowed(&[CaddyPath::parse(text)], &[]);
+            inner.map(|one| one.map(|one| one.paths))
+        };
+        assert_eq!(of("/api/v1/*"), Ok(Some(vec![CaddyPath::parse("/api/v1/*")])));
+        assert_eq!(of("*"), Ok(Some(vec![CaddyPath::parse("/api/*")])));
+        assert_eq!(of("/b"), Ok(None));
+        assert!(of("*.css").is_err());
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl SiteWalk<'_, '_, '_> {
                 self.shared.report.changed(&line.place, &line.shown(), why);
             }
             PassTarget::Pool(name) => self.other_pool(asked, name),
-            PassTarget::Upstream(_) => self.left_out(line, "the pool of the site runs its scripts"),
+            PassTarget::Upstream(address) => self.other_upstream(line, address),
         }
         if asked.arguments.len() > 1 {
             let why = format!("one server of {}; the others are left out", asked.arguments.len());
@@ -80,7 +80,20 @@ impl SiteWalk<'_, '_, '_> {
                     self.push("paths", asked.line, toml_text::table(fields));
                 }
             }
-            Err(why) => self.left_out(asked.line, &why),
+            Err(why) => {
+                let why = format!("the pool of the site runs its scripts: {why}");
+                self.shared.report.access_left_out(&asked.line.place, &asked.line.shown(), &why);
+            }
+        }
+    }
+
+    /// A further FastCGI server, whose scripts the site has run by its first one.
+    fn other_upstream(&mut self, line: &Directive, address: &str) {
+        let toml = toml_text::string(address);
+        if self.site.settings.value("upstream") != Some(&toml) {
+            let why = "the pool of the site runs its scripts, as another user: write `paths`, or \
+                       a site of its own";
+            self.shared.report.access_left_out(&line.place, &line.shown(), why);
         }
     }
 
@@ -231,6 +244,9 @@ impl SiteWalk<'_, '_, '_> {
             for one in options.iter().flat_map(|one| &one.block) {
                 self.thread_option(one, &mut pool);
             }
+            let why = "scripts ran as FrankenPHP's own user, and run here as the owner of the \
+                       document root, who may be able to change the code: set `user` of the pool";
+            self.shared.report.changed(&line.place, &line.shown(), why);
             self.shared.own_pools.push(pool);
         }
         FRANKENPHP_POOL.to_owned()

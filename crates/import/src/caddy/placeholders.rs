@@ -1,5 +1,7 @@
 //! Caddy's placeholders in targets of redirects and rewrites.
 
+use super::config_tree::Environment;
+
 /// Where a target stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetPlace {
@@ -60,6 +62,22 @@ pub(super) fn target(
         text.push('?');
     }
     Ok(text)
+}
+
+/// A value with variables of the environment in place of `{env.NAME}`.
+pub(super) fn filled(environment: Environment<'_>, text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{env.") {
+        out += before;
+        let (name, behind) = after.split_once('}').unwrap_or((after, ""));
+        match environment(name) {
+            Some(value) => out += &value,
+            None => out += &format!("{{env.{name}}}"),
+        }
+        rest = behind;
+    }
+    out + rest
 }
 
 /// `{re.name.1}` and `{http.regexp.name.1}`.

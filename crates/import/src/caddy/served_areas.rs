@@ -233,13 +233,13 @@ impl SiteWalk<'_, '_, '_> {
         }
         self.deny_unrun(&php);
         for one in php.iter().filter(|one| one.area.stripped.is_empty()) {
-            let other = one.folder_name().filter(|own| *own != root);
-            if let (Some(own), true) = (other, one.is_general()) {
+            let own = one.folder_name().unwrap_or("the working directory of Caddy");
+            if own != root && one.is_general() {
                 let why = format!(
-                    "its scripts are below {own}, and files below {root}: write `root`, or a \
-                     site for each"
+                    "its scripts are below {own}, and those below {root} run here: write `root`, \
+                     or a site for each"
                 );
-                self.left_out(&one.line, &why);
+                self.shared.report.access_left_out(&one.line.place, &one.line.shown(), &why);
             }
         }
         let front = self.front.clone();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::CaddyImport;
 use super::config_tree::SiteBlock;
 use super::global_options::{AutoHttps, acme};
+use super::laxer_blocks::ImportedBlock;
 use super::matchers::{Matchers, definitions};
 use super::site_walk::{BlockContext, SiteWalk};
 use super::text_at;
@@ -16,6 +17,9 @@ use crate::toml_text;
 /// Endings of names that no public authority certifies.
 const LOCAL_ENDINGS: [&str; 6] =
     ["localhost", ".localhost", ".local", ".internal", ".home.arpa", ".test"];
+
+/// A name that no configuration has.
+const UNKNOWN: &str = "zz9";
 
 /// Deepest block that is searched for names.
 const MAX_DEPTH: usize = 20;
@@ -65,6 +69,8 @@ pub(super) fn sites(shared: &mut CaddyImport<'_>, file: &mut FileDraft) {
             let mut site = site(shared, one.block, &group);
             reached(shared, one, &all, &mut site);
             file.sites.push(site);
+            let host = group.first().map(|one| one.replace('*', UNKNOWN)).unwrap_or_default();
+            shared.blocks.push(ImportedBlock { host, block: one.block.clone() });
         }
     }
 }

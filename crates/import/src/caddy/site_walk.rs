@@ -4,7 +4,9 @@ use super::CaddyImport;
 use super::guards::AuthArea;
 use super::matchers::{Condition, Matchers, definitions};
 use super::path_areas::BlockPaths;
+use super::placeholders::filled;
 use super::served_areas::ServedArea;
+use crate::escapes::percent_decoded;
 use crate::file_draft::{Placed, SiteDraft};
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
@@ -23,6 +25,9 @@ const GUARDS: [&str; 8] = [
     "request_header",
     "respond",
 ];
+
+/// Directives that change nothing about what is served.
+const HARMLESS: [&str; 3] = ["encode", "header", "request_body"];
 
 /// Directives that refuse or redirect requests.
 const REFUSALS: [&str; 4] = ["abort", "error", "redir", "respond"];
@@ -235,7 +240,8 @@ impl<'a> SiteWalk<'_, '_, 'a> {
         let mut inner = BlockContext { area: asked.area.clone(), ..context.clone() };
         inner.depth += 1;
         if line.name == "handle_path" {
-            let begin = line.first().trim_end_matches('*').trim_end_matches('/');
+            let begin = percent_decoded(line.first()).unwrap_or_default();
+            let begin = begin.trim_end_matches('*').trim_end_matches('/');
             inner.area.stripped = format!("{}{begin}", context.area.stripped);
         }
         self.kept(line);
@@ -264,13 +270,20 @@ impl<'a> SiteWalk<'_, '_, 'a> {
             self.kept(line);
             return None;
         }
-        match context.area.narrowed(&condition.paths, &condition.except) {
-            Ok(area) => Some(Asked { line, condition, area, arguments }),
-            Err(why) => {
-                self.left_out(line, &why);
-                None
+        let (is_never, why) = match context.area.narrowed(&condition.paths, &condition.except) {
+            Ok(Some(area)) => return Some(Asked { line, condition, area, arguments }),
+            Ok(None) => {
+                // Matchers see the path of an earlier `rewrite`.
+                let is_rewritten = !self.site.settings.list("rewrite").is_empty();
+                (!is_rewritten, "none of its paths is one of the block around it".to_owned())
             }
+            Err(why) => (false, why),
+        };
+        match is_never || HARMLESS.contains(&line.name.as_str()) {
+            true => self.left_out(line, &why),
+            false => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
         }
+        None
     }
 
     /// A directive that is no `handle`: the paths to whose requests it has responded.
@@ -386,10 +399,11 @@ impl<'a> SiteWalk<'_, '_, 'a> {
             return self.kept(line);
         }
         match context.area.narrowed(&condition.paths, &condition.except) {
-            Ok(area) => {
+            Ok(Some(area)) => {
                 self.served.push(ServedArea::folder(&area, &path, line));
                 self.kept(line);
             }
+            Ok(None) => self.left_out(line, "none of its paths is one of the block around it"),
             Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
         }
     }
@@ -398,18 +412,7 @@ impl<'a> SiteWalk<'_, '_, 'a> {
 impl CaddyImport<'_> {
     /// A value with variables of the environment in place of `{env.NAME}`.
     pub(super) fn filled(&self, text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once("{env.") {
-            out += before;
-            let (name, behind) = after.split_once('}').unwrap_or((after, ""));
-            match (self.environment)(name) {
-                Some(value) => out += &value,
-                None => out += &format!("{{env.{name}}}"),
-            }
-            rest = behind;
-        }
-        out + rest
+        filled(self.environment, text)
     }
 
     /// A path, from the folder of the Caddyfile.

@@ -154,6 +154,8 @@ impl SiteWalk<'_, '_, '_> {
         let line = asked.line;
         let is_simple = asked.condition == super::matchers::Condition::default();
         let found = match asked.arguments {
+            // Caddy compares it with the path as it was sent.
+            [_, part] if part.contains('%') => None,
             [how, part] if how == "strip_prefix" && is_simple && asked.area.is_all() => {
                 let part = regex::escape(part.trim_end_matches('/'));
                 Some((format!("~^{part}/(.*)$"), "/$1"))
@@ -168,7 +170,14 @@ impl SiteWalk<'_, '_, '_> {
                 self.push_rewrite(&from, to, line);
                 self.kept(line);
             }
-            None => self.left_out(line, "write `rewrite` of the site"),
+            None if asked.arguments.first().is_some_and(|how| how == "query") => {
+                self.left_out(line, "scripts get the query as it was sent");
+            }
+            // It decides which files and scripts these paths lead to.
+            None => {
+                let why = "write `rewrite` of the site";
+                self.shared.report.access_left_out(&line.place, &line.shown(), why);
+            }
         }
     }
 

@@ -1,8 +1,13 @@
 //! Unit's configuration as a `maitred.toml`.
 
+mod first_steps;
 mod host_steps;
 mod json_places;
+mod laxer_steps;
 mod php_applications;
+mod step_refusals;
+#[cfg(test)]
+mod unit_access_tests;
 mod unit_routes;
 mod uri_patterns;
 
@@ -13,6 +18,7 @@ use serde_json::Value;
 
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::{ImportReport, SourceLine};
+use crate::written_site::WrittenSites;
 use crate::{FileReader, Imported, toml_text};
 
 /// A configuration, with the lines of its values.
@@ -64,9 +70,10 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
     let config = UnitConfig { file: Rc::from(main), root, lines };
     let mut report = ImportReport::default();
     let mut file = FileDraft::default();
-    listeners(&config, &mut file, &mut report);
-    if file.sites.is_empty() {
-        return Err(format!("{main} has no listener whose requests lead to PHP or to files"));
+    if !listeners(&config, &mut file, &mut report) {
+        return Err(format!(
+            "{main} has no listener whose requests lead to PHP, files or a server"
+        ));
     }
     settings(&config, &mut file, &mut report);
     access_log(&config, &mut file, &mut report);
@@ -81,7 +88,36 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         let why = "one server can be behind a path (`[[sites.proxy]]`)";
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
-    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
+    let toml = file.to_toml(main);
+    if let Some((pass, _)) = passes(&config).first() {
+        let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
+        laxer_steps::report(&WrittenSites::of(&toml, &from), &config, pass, &mut report);
+    }
+    Ok(Imported { toml, report, user_files: Vec::new() })
+}
+
+/// The pointers of all routes.
+fn route_pointers(config: &UnitConfig) -> Vec<String> {
+    match config.get("/routes") {
+        Some(Value::Array(_)) => vec!["/routes".to_owned()],
+        _ => {
+            let named = names(config, "/routes").into_iter();
+            named.map(|name| format!("/routes/{}", name.replace('/', "~1"))).collect()
+        }
+    }
+}
+
+/// What the listeners pass requests to, each once, with the place of the first listener.
+fn passes(config: &UnitConfig) -> Vec<(String, SourceLine)> {
+    let mut found: Vec<(String, SourceLine)> = Vec::new();
+    for name in names(config, "/listeners").into_iter().filter(|name| !name.starts_with("unix:")) {
+        let pointer = format!("/listeners/{}", name.replace('/', "~1"));
+        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
+        if let Some(pass) = pass.filter(|pass| found.iter().all(|(known, _)| known != pass)) {
+            found.push((pass.to_owned(), config.place(&pointer)));
+        }
+    }
+    found
 }
 
 /// The names of an object's members.
@@ -90,9 +126,9 @@ pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
     object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
 }
 
-fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) {
+/// The listeners and their sites. Whether a site serves something.
+fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
     let (mut plain, mut tls) = (Vec::new(), Vec::new());
-    let mut passes: Vec<(String, SourceLine)> = Vec::new();
     for name in names(config, "/listeners") {
         let pointer = format!("/listeners/{}", name.replace('/', "~1"));
         let place = config.place(&pointer);
@@ -113,12 +149,6 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.left_out(&place, "conf_commands", "set `min_version` in [tls]");
         }
         forwarded(config, &pointer, file, report);
-        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
-        if let Some(pass) = pass
-            && !passes.iter().any(|(known, _)| known == pass)
-        {
-            passes.push((pass.to_owned(), place.clone()));
-        }
         report.kept(&place, &format!("listeners {name}"));
     }
     let from = config.place("/listeners");
@@ -128,7 +158,8 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
     if !tls.is_empty() {
         file.tls.set("listen", Placed::new(toml_text::strings(tls), &from));
     }
-    for (index, (pass, place)) in passes.iter().enumerate() {
+    let mut serves = false;
+    for (index, (pass, place)) in passes(config).iter().enumerate() {
         if index > 0 {
             let why = format!(
                 "each listener has its own routes in Unit, and every site is served at every \
@@ -138,8 +169,9 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
             report.access_left_out(place, "listeners", &why);
             continue;
         }
-        host_steps::sites(config, pass, file, report);
+        serves |= host_steps::sites(config, pass, file, report);
     }
+    serves
 }
 
 /// `forwarded`: the proxies before Unit.
@@ -407,8 +439,9 @@ mod tests {
         }
         let moved = r#"{"match": {"host": "www.example.com"},
             "action": {"return": 301, "location": "https://example.com$request_uri"}}"#;
-        assert!(of(moved).keeps_access(), "{}", of(moved));
-        assert!(of(moved).to_string().contains("match host"), "{}", of(moved));
+        let imported = of_routes(&format!("[{moved}, {SHARE}]"), "index.php");
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        has(&imported.toml, &["hosts = [\"www.example.com\"]", "to = \"https://example.com$0\""]);
     }
 
     #[test]

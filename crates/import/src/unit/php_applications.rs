@@ -55,6 +55,15 @@ pub(super) fn target(
     })
 }
 
+/// Whether a `pass` leads to one script of an application.
+pub(super) fn has_script(config: &UnitConfig, pass: &str) -> bool {
+    let mut parts = pass.split('/').skip(1);
+    let (name, target) = (parts.next().unwrap_or_default(), parts.next());
+    let target = target.map(|target| format!("/targets/{target}")).unwrap_or_default();
+    let is_application = pass.starts_with("applications/");
+    is_application && config.get(&format!("/applications/{name}{target}/script")).is_some()
+}
+
 fn pool(
     config: &UnitConfig,
     name: &str,
@@ -74,6 +83,11 @@ fn pool(
         pool.settings.set("pm", Placed::because("\"static\"".to_owned(), &place, "Unit's default"));
         pool.settings
             .set("max_children", Placed::because("1".to_owned(), &place, "Unit's default"));
+    }
+    if config.get(&format!("{pointer}/user")).is_none() {
+        let why = "Unit runs it as the user of `unitd --user`, and PHP runs here as the owner of \
+                   the document root, who may be able to change the code: set `user` of the pool";
+        report.changed(&config.place(&pointer), "user", why);
     }
     for entry in names(config, &pointer) {
         let at = format!("{pointer}/{entry}");

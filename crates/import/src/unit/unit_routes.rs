@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::php_applications::{PhpTarget, target};
+use super::php_applications::{PhpTarget, has_script, target};
 use super::uri_patterns::UriList;
 use super::{UnitConfig, names};
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
@@ -17,11 +17,11 @@ const MAX_DEPTH: usize = 20;
 /// Most steps that are read for one site: steps of several may lead to one route.
 const MAX_STEPS: usize = 10_000;
 
-/// What follows `~\\.php` in patterns for scripts alone.
-const SCRIPT_ENDS: [&str; 7] = ["$", "/", "($|/)", "(/|$)", "(?:$|/)", "(?:/|$)", "(/.*)?$"];
+/// The document root of a site that serves no files.
+const NO_ROOT: &str = "/srv";
 
-/// The statuses of redirects.
-pub(super) const REDIRECTS: [u64; 5] = [301, 302, 303, 307, 308];
+/// Lists of a site whose rules respond without a document root.
+const RULES: [&str; 3] = ["deny", "proxy", "redirects"];
 
 /// Scripts that tell whether a pattern is for all of them.
 const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
@@ -36,16 +36,29 @@ pub(super) struct SitePlace<'w> {
     pub place: &'w SourceLine,
 }
 
+/// What has the requests of a site.
+pub(super) enum RouteLead<'r> {
+    /// The `pass` of a listener.
+    Pass(&'r str),
+    /// The action of a step, by its pointer.
+    Action(&'r str),
+}
+
 /// What leads requests to a site.
 pub(super) struct SiteRoute<'r> {
-    /// What they are passed to.
-    pub pass: &'r str,
+    /// What has them.
+    pub lead: RouteLead<'r>,
     /// The steps before the one with the site's host.
     pub before: &'r [String],
 }
 
-/// Adds a site for these hosts.
-pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], at: SitePlace<'_>) {
+/// Adds a site for these hosts. Whether it serves something.
+pub(super) fn site(
+    config: &UnitConfig,
+    led: &SiteRoute<'_>,
+    hosts: &[String],
+    at: SitePlace<'_>,
+) -> bool {
     let SitePlace { file, report, place } = at;
     let draft = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
     let mut walk = RouteWalk {
@@ -57,6 +70,7 @@ pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], a
         direct: Vec::new(),
         refuses_scripts: None,
         still_run: Vec::new(),
+        proxied: Vec::new(),
         shares: false,
         hides_files: None,
         runs_all: false,
@@ -69,32 +83,44 @@ pub(super) fn site(config: &UnitConfig, led: &SiteRoute<'_>, hosts: &[String], a
     for step in led.before {
         walk.before_host(step);
     }
-    walk.pass(led.pass, place, None, 0);
+    match led.lead {
+        RouteLead::Pass(pass) => walk.pass(pass, place, None, 0),
+        RouteLead::Action(pointer) => walk.action(pointer, None, 0),
+    }
+    let has_root = walk.site.settings.has("root");
+    let has_rules = RULES.iter().any(|list| !walk.site.settings.list(list).is_empty());
+    let (is_of_host, is_proxied) = (!walk.is_of_listener, !walk.proxied.is_empty());
+    if !has_root {
+        walk.close_rest(place);
+    }
     let site = walk.finished(place);
-    if site.settings.has("root") {
+    if has_root || has_rules || is_of_host {
         file.sites.push(site);
     }
+    has_root || is_proxied
 }
 
 /// The walk through the steps of a route.
-struct RouteWalk<'w> {
+pub(super) struct RouteWalk<'w> {
     config: &'w UnitConfig,
     file: &'w mut FileDraft,
-    report: &'w mut ImportReport,
-    site: SiteDraft,
+    pub(super) report: &'w mut ImportReport,
+    pub(super) site: SiteDraft,
     /// The paths of earlier steps.
-    earlier: Vec<UriList>,
+    pub(super) earlier: Vec<UriList>,
     /// Patterns of scripts that run by their own name.
-    direct: Vec<(String, SourceLine)>,
-    /// A step that refuses scripts before any of them runs, but for `still_run`.
-    refuses_scripts: Option<SourceLine>,
-    still_run: Vec<String>,
+    pub(super) direct: Vec<(String, SourceLine)>,
+    /// The first step after which no scripts run but those of `still_run`.
+    pub(super) refuses_scripts: Option<SourceLine>,
+    pub(super) still_run: Vec<String>,
+    /// Patterns of paths that lead to other servers.
+    proxied: Vec<String>,
     /// Whether files are served.
-    shares: bool,
+    pub(super) shares: bool,
     /// A step with an application for paths that may be files here.
     hides_files: Option<SourceLine>,
     /// Whether all scripts run.
-    runs_all: bool,
+    pub(super) runs_all: bool,
     /// Whether steps for a host are sites of their own.
     is_of_listener: bool,
     /// The number of steps so far.
@@ -124,7 +150,10 @@ impl RouteWalk<'_> {
             return;
         }
         for step in 0..steps {
-            self.step(&format!("{pointer}/{step}"), paths, depth);
+            // No later step is reached.
+            if self.step(&format!("{pointer}/{step}"), paths, depth) {
+                break;
+            }
         }
         self.seen.remove(&pointer);
     }
@@ -135,59 +164,73 @@ impl RouteWalk<'_> {
             return;
         }
         if self.config.get(&format!("{pointer}/action/return")).is_some() {
-            return self.step(pointer, None, 0);
+            self.step(pointer, None, 0);
+            return;
         }
         let why = "it precedes a step for a host, and only a `return` is written for the site of \
                    this host: write the others by hand";
         self.report.access_left_out(&self.config.place(pointer), "action", why);
     }
 
-    fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) {
+    /// A step. Whether it is for all requests that reach it.
+    fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) -> bool {
         let place = self.config.place(pointer);
         self.steps += 1;
         if self.steps > MAX_STEPS {
-            return self.report.access_left_out(&place, "routes", "there are too many steps");
+            self.report.access_left_out(&place, "routes", "there are too many steps");
+            return true;
         }
         let conditions = names(self.config, &format!("{pointer}/match"));
         if conditions == ["host"] && self.is_of_listener && depth == 0 {
-            return;
+            return false;
         }
         let other = conditions.iter().find(|name| *name != "uri");
         if let Some(other) = other {
             let why = "requests differ by their paths alone here; write `deny`, `redirects` or \
                        `[[sites.proxy]]` of the site";
-            return self.report.access_left_out(&place, &format!("match {other}"), why);
+            self.report.access_left_out(&place, &format!("match {other}"), why);
+            return false;
         }
-        let uri = self.config.get(&format!("{pointer}/match/uri"));
-        let paths = match uri.map(UriList::of) {
+        let paths = match self.config.get(&format!("{pointer}/match/uri")).map(UriList::of) {
             None => None,
             Some(Some(list)) => Some(list),
             Some(None) => {
-                return self.report.access_left_out(&place, "match uri", "it is no list of paths");
+                let why = "it is no list of paths that can be read";
+                self.report.access_left_out(&place, "match uri", why);
+                return false;
             }
         };
-        let paths = paths.and_then(|list| self.without_exceptions(list, &place));
+        let is_for_all = paths.as_ref().is_none_or(UriList::is_all);
+        let paths = paths.and_then(|list| self.without_exceptions(list, pointer));
         if paths.is_some() && around.is_some() {
             let why = "paths within routes that are for some paths alone have no counterpart; no \
                        script runs by this step";
-            return self.report.access_left_out(&place, "match uri", why);
+            self.report.access_left_out(&place, "match uri", why);
+            return false;
         }
         let paths = paths.or_else(|| around.cloned());
         self.action(&format!("{pointer}/action"), paths.as_ref(), depth);
         self.earlier.extend(paths);
+        is_for_all
     }
 
-    /// The paths of a step; none for all but a script that runs by its own name here.
-    fn without_exceptions(&mut self, list: UriList, place: &SourceLine) -> Option<UriList> {
+    /// The paths of a step; none for files and a front controller at all paths but some scripts:
+    /// scripts are no files here, and run by steps of their own.
+    fn without_exceptions(&mut self, list: UriList, pointer: &str) -> Option<UriList> {
         let is_script = |one: &String| {
             let name = one.trim_start_matches("~^").replace('\\', "");
             name.ends_with(".php") && !name.contains(['*', '(', '['])
         };
-        if !list.patterns.is_empty() || !list.except.iter().all(is_script) {
+        let fallback = self.config.get(&format!("{pointer}/action/fallback/pass"));
+        let has_front =
+            fallback.and_then(Value::as_str).is_some_and(|pass| has_script(self.config, pass));
+        if !list.patterns.is_empty() || !list.except.iter().all(is_script) || !has_front {
             return Some(list);
         }
+        let place = self.config.place(pointer);
         let why = "the script runs by its own name as well, and Unit has no step for it";
-        self.report.changed(place, "match uri", why);
+        self.report.changed(&place, "match uri", why);
+        self.refuse_scripts(&place, &list.except);
         None
     }
 
@@ -237,142 +280,12 @@ impl RouteWalk<'_> {
         self.report.access_left_out(&place, "action", "it is unknown");
     }
 
-    /// A fixed response, or a redirect.
-    fn returned(
-        &mut self,
-        status: u64,
-        location: Option<&str>,
-        place: &SourceLine,
-        paths: Option<&UriList>,
-    ) {
-        if let (true, Some(to)) = (REDIRECTS.contains(&status), location) {
-            let is_fixed = !to.replace("${host}", "").replace("${request_uri}", "").contains('$');
-            if !is_fixed {
-                let why = "its target is not fixed; write `redirects`";
-                return self.report.left_out(place, "return", why);
-            }
-            let to = to.replace("${host}", "$host").replace("${request_uri}", "$0");
-            for pattern in self.patterns(paths, place) {
-                let from = match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
-                    Some(expression) => format!("~^.*?(?:{expression}).*$"),
-                    None => pattern,
-                };
-                let fields = [
-                    ("from", toml_text::string(&from)),
-                    ("to", toml_text::string(&to)),
-                    ("status", status.to_string()),
-                ];
-                let item = Placed::new(toml_text::table(fields), place);
-                self.site.settings.push("redirects", item);
-            }
-            return self.report.kept(place, "return");
-        }
-        let status = if [404, 410].contains(&status) { status } else { 403 };
-        self.deny(status, place, paths);
-        self.report.kept(place, "return");
-    }
-
-    /// Denies the paths of a step that no earlier one has.
-    fn deny(&mut self, status: u64, place: &SourceLine, paths: Option<&UriList>) {
-        let Some(list) = paths.filter(|list| !list.is_all()) else {
-            // All that remains: without scripts and shares, that is what `allow_php` leaves.
-            if self.runs_all && !self.shares {
-                let why = "files of the document root are sent here: deny them, or move them out \
-                           of it";
-                return self.report.access_left_out(place, "return", why);
-            }
-            if self.shares {
-                return;
-            }
-            let all = toml_text::string("/*");
-            return self.site.settings.push("deny", Placed::new(all, place));
-        };
-        for pattern in &self.patterns(paths, place) {
-            let after_script = pattern.strip_prefix("~\\.php");
-            if after_script.is_some_and(|end| SCRIPT_ENDS.contains(&end)) {
-                // `allow_php` refuses the scripts that no step runs.
-                if self.direct.is_empty() {
-                    self.refuses_scripts = Some(place.clone());
-                    self.still_run.clone_from(&list.except);
-                }
-                continue;
-            }
-            // Files whose names go on are no scripts.
-            let pattern = if after_script == Some("") { "~\\.php[^/]" } else { pattern };
-            let except =
-                list.except.iter().chain(self.earlier.iter().flat_map(|one| &one.patterns));
-            let literal = pattern.trim_end_matches('*');
-            let is_rest = list.has_all();
-            let except = except.filter(|other| !is_rest || !list.except.contains(other));
-            let inside: Vec<&String> = except
-                .filter(|other| other.starts_with(literal) || other.starts_with('~'))
-                .collect();
-            if !inside.is_empty() && !pattern.contains("/\\.") {
-                let why = format!(
-                    "`{pattern}` applies as well where an earlier step or an exception has {}",
-                    inside.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
-                );
-                self.report.changed(place, "return", &why);
-            }
-            // Hidden files are never served, and `/.well-known/` is.
-            if pattern == "~/\\." {
-                continue;
-            }
-            let path = toml_text::string(pattern);
-            let toml = match status {
-                403 => path,
-                status => toml_text::table([("path", path), ("status", status.to_string())]),
-            };
-            self.site.settings.push("deny", Placed::new(toml, place));
-        }
-    }
-
-    fn nothing_here(&mut self, place: &SourceLine, paths: Option<&UriList>) {
-        for pattern in self.patterns(paths, place) {
-            let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
-            let why = "it leads elsewhere in Unit";
-            let item = Placed::because(toml_text::table(fields), place, why);
-            self.site.settings.push("deny", item);
-        }
-    }
-
-    /// The patterns of a step: for all paths but some, one that matches the others.
-    fn patterns(&mut self, paths: Option<&UriList>, place: &SourceLine) -> Vec<String> {
-        let Some(list) = paths.filter(|list| !list.is_all()) else { return vec!["/*".to_owned()] };
-        if !list.has_all() {
-            return list.patterns.clone();
-        }
-        let others = list.complement();
-        if others.is_none() {
-            let why = format!(
-                "it is for all paths but {}, which has no pattern: write `deny`, `redirects` or \
-                 `[[sites.proxy]]` of the site",
-                list.except.join(", ")
-            );
-            self.report.access_left_out(place, "match uri", &why);
-        }
-        others.into_iter().collect()
-    }
-
-    /// The patterns of a step's paths alone, for what is open to them.
-    fn exact_patterns(&mut self, paths: Option<&UriList>, place: &SourceLine) -> Vec<String> {
-        let Some(list) = paths else { return vec!["/*".to_owned()] };
-        list.exact().unwrap_or_else(|| {
-            let why = format!(
-                "no pattern has its paths without {}: write `[[sites.proxy]]` or `rewrite` of the \
-                 site",
-                list.except.join(", ")
-            );
-            self.report.access_left_out(place, "match uri", &why);
-            Vec::new()
-        })
-    }
-
     fn proxy(&mut self, to: &str, place: &SourceLine, paths: Option<&UriList>) {
         let to = to.replace("http://unix:", "unix:");
         for path in self.exact_patterns(paths, place) {
             let fields = [("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
             self.site.settings.push("proxy", Placed::new(toml_text::table(fields), place));
+            self.proxied.push(path);
         }
         self.report.kept(place, "proxy");
     }
@@ -441,9 +354,9 @@ impl RouteWalk<'_> {
                 self.report.left_out(place, &format!("fallback {pass}"), &why);
             }
             Ok(found) => {
-                self.of_application(&found, place);
+                let script = self.of_application(&found, place);
                 self.report.kept(place, &format!("fallback {pass}"));
-                match &found.script {
+                match script {
                     Some(script) => self.front_controller(script, place),
                     None => self.run(&["*.php".to_owned()], place),
                 }
@@ -451,25 +364,39 @@ impl RouteWalk<'_> {
         }
     }
 
-    fn front_controller(&mut self, script: &str, place: &SourceLine) {
-        let script = format!("/{}", script.trim_start_matches('/'));
+    fn front_controller(&mut self, script: String, place: &SourceLine) {
         let toml = toml_text::string(&script);
         self.site.settings.set("front_controller", Placed::new(toml, place));
         self.direct.push((script, place.clone()));
     }
 
-    /// The root and the pool of an application.
-    fn of_application(&mut self, found: &PhpTarget, place: &SourceLine) {
+    /// The root and the pool of an application. Its script as seen from the document root.
+    fn of_application(&mut self, found: &PhpTarget, place: &SourceLine) -> Option<String> {
         let root = Placed::new(toml_text::string(&found.root), place);
         self.site.settings.set("root", root);
         let pool = toml_text::string(&found.pool);
         self.site.settings.set("pool", Placed::new(pool.clone(), place));
         if self.site.settings.value("pool") != Some(&pool) {
             let why = "the pool of the site runs these scripts; write `paths` of the site";
-            self.report.left_out(place, "pass", why);
+            self.report.access_left_out(place, "pass", why);
         }
         let index = toml_text::strings([&found.index, "index.html"]);
         self.site.settings.set("index", Placed::new(index, place));
+        let root = self.site.settings.value("root").unwrap_or_default().trim_matches('"');
+        let below = found
+            .root
+            .strip_prefix(root)
+            .filter(|rest| rest.is_empty() || rest.starts_with('/') && found.script.is_some());
+        if below.is_none() {
+            let why = format!(
+                "its scripts are below {}, and those of the site below {root}: write a site for \
+                 each, or `aliases`",
+                found.root
+            );
+            self.report.access_left_out(place, "pass", &why);
+        }
+        let script = found.script.as_ref()?;
+        Some(format!("{}/{}", below.unwrap_or_default(), script.trim_start_matches('/')))
     }
 
     fn application(&mut self, pass: &str, place: &SourceLine, paths: Option<&UriList>) {
@@ -481,11 +408,7 @@ impl RouteWalk<'_> {
                 return self.nothing_here(place, paths);
             }
         };
-        let root = self.site.settings.value("root").map(str::to_owned);
-        let prefix = root.as_deref().map(|root| root.trim_matches('"').to_owned());
-        let below = prefix.and_then(|root| found.root.strip_prefix(&root).map(str::to_owned));
-        self.of_application(&found, place);
-        match (&found.script, paths) {
+        match (self.of_application(&found, place), paths) {
             (Some(script), None) => {
                 // All other paths: files among them are not sent by Unit.
                 self.front_controller(script, place);
@@ -496,7 +419,6 @@ impl RouteWalk<'_> {
                 self.hides_files = Some(place.clone());
             }
             (Some(script), Some(list)) => {
-                let script = format!("{}/{script}", below.unwrap_or_default());
                 match list.has_all() && !list.is_all() {
                     // A rewrite would precede what earlier steps have.
                     true => self.hides_files = Some(place.clone()),
@@ -533,9 +455,8 @@ impl RouteWalk<'_> {
         if let Some(refused) =
             self.refuses_scripts.clone().filter(|_| patterns.iter().any(is_refused))
         {
-            let why =
-                "a later step runs scripts that this one refuses: write `deny_php` of the site";
-            self.report.access_left_out(&refused, "return", why);
+            let why = "a later step runs scripts that this one has: write `deny_php` of the site";
+            self.report.access_left_out(&refused, "action", why);
         }
         for pattern in patterns {
             let parsed = maitred_rules::Pattern::parse(pattern);
@@ -548,6 +469,26 @@ impl RouteWalk<'_> {
             };
             self.direct.push((pattern, place.clone()));
         }
+    }
+
+    /// A site without files and scripts: what leads nowhere else is a 404.
+    fn close_rest(&mut self, place: &SourceLine) {
+        let why = "no files and no PHP";
+        let root = Placed::because(toml_text::string(NO_ROOT), place, why);
+        self.site.settings.set("root", root);
+        self.shares = true;
+        let led = UriList { except: self.proxied.clone(), ..UriList::default() };
+        let rest = match self.proxied.as_slice() {
+            [] => Some("/*".to_owned()),
+            all if all.iter().any(|one| one == "/*") => return,
+            _ => led.complement(),
+        };
+        let Some(rest) = rest else {
+            let why = "paths that lead to no other server have no pattern: deny them";
+            return self.report.access_left_out(place, "routes", why);
+        };
+        let fields = [("path", toml_text::string(&rest)), ("status", "404".to_owned())];
+        self.site.settings.push("deny", Placed::because(toml_text::table(fields), place, why));
     }
 
     /// `allow_php`, and files that Unit does not send.

@@ -3,6 +3,7 @@
 use maitred_rules::Pattern;
 use serde_json::Value;
 
+use crate::escapes::percent_decoded;
 use crate::prefix_complement::{LiteralPath, without};
 
 /// Patterns for all paths.
@@ -18,7 +19,8 @@ pub(super) struct UriList {
 }
 
 impl UriList {
-    /// The list of a value; none if it is neither a text nor a list of texts.
+    /// The list of a value; none if it is neither a text nor a list of texts, or a text has an
+    /// escape that is none.
     pub fn of(value: &Value) -> Option<UriList> {
         let texts: Vec<&str> = match value {
             Value::String(text) => vec![text.as_str()],
@@ -28,8 +30,8 @@ impl UriList {
         let mut list = UriList::default();
         for text in texts {
             match text.strip_prefix('!') {
-                Some(text) => list.except.push(pattern(text)),
-                None => list.patterns.push(pattern(text)),
+                Some(text) => list.except.push(pattern(text)?),
+                None => list.patterns.push(pattern(text)?),
             }
         }
         Some(list)
@@ -96,24 +98,26 @@ fn literal(pattern: &str) -> Option<LiteralPath> {
     }
 }
 
-/// A pattern of Unit: `*` is any text, `~` begins a regular expression.
-fn pattern(text: &str) -> String {
+/// A pattern of Unit: `*` is any text, `~` begins a regular expression. Unit decodes all others.
+fn pattern(text: &str) -> Option<String> {
     if text.starts_with('~') {
-        return text.to_owned();
+        return Some(text.to_owned());
     }
-    let inner = text.trim_end_matches('*');
-    match text {
-        _ if !text.contains('*') && text.starts_with('/') => text.to_owned(),
-        _ if text.ends_with("/*") && !inner.contains('*') && inner.starts_with('/') => {
-            text.to_owned()
+    let parts: Vec<String> = text.split('*').map(percent_decoded).collect::<Option<_>>()?;
+    let is_plain = !parts.iter().any(|part| part.contains('*')) && parts[0].starts_with('/');
+    let of_parts = match parts.as_slice() {
+        [path] if is_plain => Some(path.clone()),
+        [folder, rest] if is_plain && folder.ends_with('/') && rest.is_empty() => {
+            Some(format!("{folder}*"))
         }
-        _ => {
-            let expression = regex::escape(text).replace("\\*", ".*");
-            let expression = format!("^{expression}$");
-            let expression = expression.strip_prefix("^.*").unwrap_or(&expression);
-            format!("~{}", expression.strip_suffix(".*$").unwrap_or(expression))
-        }
-    }
+        _ => None,
+    };
+    Some(of_parts.unwrap_or_else(|| {
+        let parts: Vec<String> = parts.iter().map(|part| regex::escape(part)).collect();
+        let expression = format!("^{}$", parts.join(".*"));
+        let expression = expression.strip_prefix("^.*").unwrap_or(&expression);
+        format!("~{}", expression.strip_suffix(".*$").unwrap_or(expression))
+    }))
 }
 
 #[cfg(test)]
@@ -122,11 +126,14 @@ mod tests {
 
     #[test]
     fn patterns_have_any_text_at_a_star() {
-        assert_eq!(pattern("/a"), "/a");
-        assert_eq!(pattern("/data/*"), "/data/*");
-        assert_eq!(pattern("*.php"), "~\\.php$");
-        assert_eq!(pattern("/index.php*"), "~^/index\\.php");
-        assert_eq!(pattern("*/.*"), "~/\\.");
+        assert_eq!(pattern("/a").as_deref(), Some("/a"));
+        assert_eq!(pattern("/data/*").as_deref(), Some("/data/*"));
+        assert_eq!(pattern("*.php").as_deref(), Some("~\\.php$"));
+        assert_eq!(pattern("/index.php*").as_deref(), Some("~^/index\\.php"));
+        assert_eq!(pattern("*/.*").as_deref(), Some("~/\\."));
+        assert_eq!(pattern("/my%20docs/*").as_deref(), Some("/my docs/*"));
+        assert_eq!(pattern("/a%2A%2f*").as_deref(), Some("~^/a\\*/"));
+        assert_eq!(pattern("/a%2"), None);
         let list = UriList::of(&serde_json::json!(["!/index.php*", "*.php"])).expect("a list");
         assert_eq!(list.except, ["~^/index\\.php"]);
     }

@@ -1,0 +1,293 @@
+//! Paths that Caddy serves to fewer clients than the written sites do, found by comparing both.
+//!
+//! This is the last of the rules of the import, and knows none of the others: it looks at paths for
+//! all matchers of a site, and compares.
+
+use super::caddy_search::{CaddyReply, CaddySearch};
+use super::config_tree::SiteBlock;
+use super::path_areas::CaddyPath;
+use super::request_tests::TestedPath;
+use crate::file_draft::{FileDraft, PoolDraft};
+use crate::report::{ImportReport, SourceLine};
+use crate::rule_examples::{crossed_paths, within_bounds};
+use crate::served::{RulePaths, ServedRule};
+use crate::source_directive::Directive;
+use crate::toml_text;
+use crate::user_files::UserFile;
+use crate::written_site::{Behind, WrittenSite, WrittenSites};
+
+/// Deepest block that is searched for paths.
+const MAX_DEPTH: usize = 20;
+
+/// A path that no directive names.
+const UNKNOWN_PATH: &str = "/zz9";
+
+/// A hidden file that is served here.
+const WELL_KNOWN: &str = "/.well-known/zz9";
+
+/// A file that exists, in place of a file of users, which is written later.
+const USERS: &str = "/etc/passwd";
+
+/// A written site and the block that it is of.
+pub(super) struct ImportedBlock {
+    /// A name of the site.
+    pub host: String,
+    /// The block.
+    pub block: SiteBlock,
+}
+
+/// The written sites, without what their rules do not need.
+pub(super) fn written(file: &FileDraft, users: &[UserFile]) -> WrittenSites {
+    let pools = file.pools.iter();
+    let pools = pools.map(|one| PoolDraft { name: one.name.clone(), ..PoolDraft::default() });
+    let sites = file.sites.clone();
+    let bare = FileDraft { sites, pools: pools.collect(), ..FileDraft::default() };
+    let to = format!("users = {}", toml_text::string(USERS));
+    let toml = users.iter().fold(bare.to_toml(""), |toml, one| {
+        toml.replace(&format!("users = {}", toml_text::string(&one.name)), &to)
+    });
+    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
+    WrittenSites::of(&toml, &from)
+}
+
+/// Names the directives of Caddy whose paths are served to more clients.
+pub(super) fn report(
+    written: &WrittenSites,
+    blocks: &[ImportedBlock],
+    search: CaddySearch<'_>,
+    report: &mut ImportReport,
+) {
+    for (one, site) in blocks.iter().zip(written.all()) {
+        let Some(site) = site else { continue };
+        let mut rules = Vec::new();
+        collect_rules(&one.block.directives, "", 0, &mut rules);
+        let paths = within_bounds(crossed_paths(&rules), rules.len() * blocks.len());
+        let paths = paths.chain([WELL_KNOWN.to_owned()]);
+        let searched = search.block(&one.block.directives, &one.host);
+        let serve = |text: &str, is_file: bool| {
+            searched.serve(&TestedPath { text: text.to_owned(), is_file })
+        };
+        let front = serve(UNKNOWN_PATH, false).and_then(|reply| reply.script);
+        let find = |path: &str| {
+            let old = serve(path, true)?;
+            laxer(&old, site, path, front.as_ref()).map(|how| (old, how))
+        };
+        for path in paths {
+            // Caddy ignores the case of all paths, and only rules about access do so here.
+            let small = find(&path.to_lowercase());
+            if let Some((old, how)) = find(&path).filter(|_| small.is_some()) {
+                add(report, &one.block, &old, &format!("at paths such as `{path}` {how}"));
+            }
+        }
+    }
+}
+
+/// How a written site is laxer than Caddy, whose front controller runs by its own name as well.
+fn laxer(
+    old: &CaddyReply<'_>,
+    site: &WrittenSite,
+    path: &str,
+    front: Option<&String>,
+) -> Option<&'static str> {
+    let new = site.serve(path);
+    let file = site.file(path);
+    match new.behind {
+        Behind::Nothing => None,
+        Behind::File if old.file.as_ref() != Some(&file) => Some("Caddy sends no such file"),
+        Behind::Script if ![old.script.as_ref(), front].contains(&Some(&file)) => {
+            Some("Caddy does not run this script")
+        }
+        _ if old.needs_user && new.users.is_none() => Some("Caddy requires a user"),
+        _ => None,
+    }
+}
+
+/// Adds a finding for a directive, if none of those on the way has one about access.
+fn add(report: &mut ImportReport, block: &SiteBlock, old: &CaddyReply<'_>, how: &str) {
+    let is_there = |place: &SourceLine| old.by.iter().any(|one| one.place == *place);
+    let why = format!("{how}: write `deny` or `deny_php` of the site");
+    match old.by.last() {
+        Some(last) if !report.leaves_access_out(is_there) => {
+            report.access_left_out(&last.place, &last.shown(), &why);
+        }
+        Some(_) => {}
+        None if report.leaves_access_out(|place| *place == block.place) => {}
+        None => report.access_left_out(&block.place, &block.addresses.join(", "), &why),
+    }
+}
+
+/// The rules for the paths of all matchers, also behind the begin that a `handle_path` removes.
+fn collect_rules(all: &[Directive], begin: &str, depth: usize, rules: &mut Vec<ServedRule>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    for one in all {
+        let words: Vec<&str> = one.arguments.iter().map(String::as_str).collect();
+        let at = words.iter().position(|word| ["path", "path_regexp"].contains(word));
+        let (kind, texts) = match (one.name.as_str(), at) {
+            ("path" | "path_regexp", _) => (one.name.as_str(), &words[..]),
+            ("hide", _) => ("hide", &words[..]),
+            (name, Some(at)) if name.starts_with('@') || name == "not" => {
+                (words[at], &words[at + 1..])
+            }
+            ("root", _) if words.len() == 1 => continue,
+            _ if one.first().starts_with('/') => ("path", &words[..1]),
+            _ => ("", &words[..0]),
+        };
+        for text in texts {
+            for paths in example_paths(kind, text, begin) {
+                rules.push(ServedRule::new(paths, &one.place, &one.name));
+            }
+        }
+        let own = one.first().trim_end_matches('*').trim_end_matches('/');
+        let inner = match one.name.as_str() {
+            "handle_path" => format!("{begin}{own}"),
+            _ => begin.to_owned(),
+        };
+        collect_rules(&one.block, &inner, depth + 1, rules);
+    }
+}
+
+/// The paths of a text of a matcher.
+fn example_paths(kind: &str, text: &str, begin: &str) -> Vec<RulePaths> {
+    match kind {
+        "path_regexp" => vec![RulePaths::Regex(text.to_owned())],
+        "hide" => vec![RulePaths::Exact(format!("{begin}/{}", text.trim_start_matches('/')))],
+        _ => {
+            let decoded = crate::escapes::percent_decoded(text).unwrap_or_default();
+            let of = |text: &str| match CaddyPath::parse(text) {
+                CaddyPath::Exact(text) => RulePaths::Exact(text),
+                CaddyPath::Prefix(text) => RulePaths::Prefix { text, is_first: false },
+                CaddyPath::Regex { text, .. } => RulePaths::Regex(format!("(?i){text}")),
+            };
+            match begin.is_empty() || !decoded.starts_with('/') {
+                true => vec![of(&decoded)],
+                false => vec![of(&decoded), of(&format!("{begin}{decoded}"))],
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FileReader;
+    use crate::caddy::config_tree;
+    use crate::caddy::directive_order::DirectiveOrder;
+
+    /// A Caddyfile.
+    struct OneCaddyfile(String);
+
+    impl FileReader for OneCaddyfile {
+        fn read(&self, _: &str) -> Result<String, String> {
+            Ok(self.0.clone())
+        }
+
+        fn glob(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn resolved(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    /// What is laxer in a site with these rules than in a block of a Caddyfile.
+    fn found(block: &str, rules: &str) -> String {
+        let block = block.replace("PHP", "php_fastcgi unix//run/php.sock");
+        let files = OneCaddyfile(format!("a.example {{\nroot * /srv/a\n{block}\n}}\n"));
+        let (mut read, mut found) = (ImportReport::default(), ImportReport::default());
+        let config = config_tree::read(&files, "/c/Caddyfile", &|_| None, &mut read);
+        let config = config.expect("it has no mistake");
+        let site = format!("[[sites]]\nroot = \"/srv/a\"\nfront_controller = \"\"\n{rules}\n");
+        let parsed = maitred_config::parse(&site, std::path::Path::new("/maitred.toml"));
+        assert!(parsed.is_ok(), "{site}");
+        let blocks = config.sites.iter().cloned();
+        let blocks = blocks.map(|block| ImportedBlock { host: "a.example".to_owned(), block });
+        let blocks: Vec<ImportedBlock> = blocks.collect();
+        let order = DirectiveOrder::new(&[]);
+        let search = CaddySearch { environment: &|_| None, main: "/c/Caddyfile", order: &order };
+        report(&WrittenSites::of(&site, &[""]), &blocks, search, &mut found);
+        found.to_string()
+    }
+
+    #[test]
+    fn what_caddy_does_not_serve_is_named_where_it_is_served() {
+        const NO_PHP: &str = "deny_php = [\"/*\"]";
+        let inside = |block: &str| {
+            format!(
+                "handle /app/* {{\n@s path *.sql *.bak\n{block}\nhandle {{\nfile_server\n}}\n}}\n\
+                 handle {{\nfile_server\n}}"
+            )
+        };
+        let closed = format!("{NO_PHP}\ndeny = [\"~(?i)\\\\.(sql|bak)$\"]");
+        for (block, laxer, strict) in [
+            // A block without a pattern, with its guards.
+            (inside("handle @s {\nrespond 403\n}"), NO_PHP, closed.as_str()),
+            (inside("handle @s {\nbasic_auth {\na $2a$14$b\n}\nfile_server\n}"), NO_PHP, &closed),
+            (inside("redir @s /login"), NO_PHP, &closed),
+            (inside("rewrite @s /none"), NO_PHP, &closed),
+            // Scripts of another folder.
+            ("PHP {\nroot /srv/b\n}\nfile_server".to_owned(), "", NO_PHP),
+            // Escaped paths.
+            (
+                "respond /my%20docs/* 403\nfile_server".to_owned(),
+                "deny_php = [\"/*\"]\ndeny = [\"~(?i)^/my%20docs/\"]",
+                "deny_php = [\"/*\"]\ndeny = [\"/my docs/*\"]",
+            ),
+            // A path that is changed.
+            (
+                "handle /app/* {\nuri strip_prefix /app\nrespond /private/* 403\nfile_server\n}"
+                    .to_owned(),
+                "deny_php = [\"/*\"]\ndeny = [\"/private/*\"]",
+                "deny = [\"/*\"]",
+            ),
+            // Scripts of a folder whose files alone are sent.
+            (
+                "handle /up/* {\nfile_server\n}\nhandle {\nPHP\nfile_server\n}".to_owned(),
+                "",
+                "deny_php = [\"/up/*\"]",
+            ),
+            // Paths that no directive has, hidden names, and another folder.
+            (
+                "file_server /x/*".to_owned(),
+                NO_PHP,
+                "deny = [\"~^/(?:[^x]|$|x$|x[^/])\"]\ndeny_php = [\"/*\"]",
+            ),
+            (
+                "file_server {\nhide secret\n}".to_owned(),
+                NO_PHP,
+                "deny_php = [\"/*\"]\ndeny = [\"~/secret(/|$)\"]",
+            ),
+            (
+                "handle_path /dl/* {\nroot * /srv/dl\nfile_server\n}\nhandle {\nfile_server\n}"
+                    .to_owned(),
+                NO_PHP,
+                "deny_php = [\"/*\"]\naliases.\"/dl/\" = \"/srv/dl\"",
+            ),
+        ] {
+            assert!(!found(&block, laxer).is_empty(), "{block}\n{laxer}");
+            assert_eq!(found(&block, strict), "", "{block}\n{strict}");
+        }
+    }
+
+    #[test]
+    fn what_depends_on_more_than_the_host_and_the_path_is_no_difference() {
+        for block in [
+            "@a header X-A b\nrespond @a 403\nfile_server",
+            "forward_auth b.example {\nuri /check\n}\nfile_server",
+            "uri replace /a /b\nfile_server",
+            "rewrite * /{host}{path}\nfile_server",
+            "root * /srv/{host}\nfile_server",
+        ] {
+            assert_eq!(found(block, ""), "", "{block}");
+        }
+        assert!(found("@a method POST\nrespond @a 403\nPHP\nfile_server", "").is_empty());
+        let other = "@a host b.example\nrespond @a 403\nPHP\nfile_server";
+        assert!(found(other, "").is_empty());
+        let own = "@a not host b.example\nrespond @a 403\nPHP\nfile_server";
+        assert!(found(own, "").contains("Caddy sends no such file"));
+        let far = "@a not remote_ip private_ranges\nabort @a\nPHP\nfile_server";
+        assert!(found(far, "").contains("abort @a"));
+    }
+}
