@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, is_root, public_folder, write_file,
+};
 use tempfile::TempDir;
 
 fn serve(root: &TempDir) -> Server {
@@ -57,4 +59,26 @@ fn options_of_a_folder_decide_whether_its_links_are_followed() {
             assert_eq!(status(&server, target), expected, "{target}");
         }
     }
+}
+
+#[test]
+fn headers_depend_on_files_behind_a_link_out_of_the_root() {
+    let home = public_folder();
+    let root = home.path().join("current");
+    write_file(home.path(), "shared/flag", b"");
+    write_file(&root, "a.txt", b"text");
+    write_file(&root, "a.php", b"<?php echo 'text';");
+    let lines = format!(
+        "Header set X-Flag yes \"expr=%{{CONTENT_TYPE}} =~ m#^text/# && -f '{}/storage/flag'\"\n",
+        root.display()
+    );
+    write_file(&root, ".htaccess", lines.as_bytes());
+    symlink("../shared", root.join("storage")).expect("a link");
+    give_to_web_user(home.path());
+    let server = Setup::new(&root).site("htaccess = true").start();
+    for target in ["/a.txt", "/a.php", "/a.txt", "/a.php"] {
+        let response = http::get(server.address(), target);
+        assert_eq!((response.status, response.header("X-Flag")), (200, Some("yes")), "{target}");
+    }
+    server.stop();
 }

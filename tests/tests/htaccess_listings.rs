@@ -164,3 +164,17 @@ fn a_listing_is_of_the_root_that_a_deployment_has_put_in_place_of_the_former_one
     assert_eq!(listed(), "after.txt");
     server.stop();
 }
+
+#[test]
+fn a_folder_of_many_folders_that_nothing_has_looked_into_is_listed_whole() {
+    let root = document_root(&[("list/.htaccess", "Options +Indexes\n")]);
+    for number in 0..200 {
+        write_file(root.path(), &format!("list/folder{number}/a.txt"), b"a");
+    }
+    give_to_web_user(root.path());
+    let server = Setup::new(root.path()).site("htaccess = true").start();
+    let text = http::get(server.address(), "/list/").text();
+    let missing = (0..200).filter(|number| !text.contains(&format!("./folder{number}/\"")));
+    assert_eq!(missing.count(), 0, "{text}");
+    server.stop();
+}

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use maitred_htaccess::conf::core::ErrorDocument;
-use maitred_htaccess::process::{Decision as Verdict, Outcome, Processor};
+use maitred_htaccess::process::{Decision as Verdict, Outcome};
 use maitred_htaccess::read_log::ReadLog;
 use maitred_htaccess::request::{Addresses, Client, Request};
 use maitred_htaccess::table::Table;
@@ -16,13 +15,13 @@ use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::handler::htaccess_cache::{self, LastRound, Saved, Unsaved};
+use crate::handler::htaccess_evaluation::{ErrorOf, Evaluation, evaluate, evaluate_error};
 use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::TextResponse;
 use crate::handler::{htaccess_listing, htaccess_users, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
-use crate::site::directory_confs::SiteWorld;
 use crate::site::resolver::{Refused, Resolver, RootVersion, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
@@ -76,7 +75,9 @@ pub async fn route<'r>(
             Ok(evaluated) => evaluated,
             Err(response) => return response.into(),
         };
-    let mut unsaved = htaccess_cache::unsaved(context, key, &log, paths);
+    // The client has the name of the root that was looked at.
+    let root_before = looked.root;
+    let mut unsaved = htaccess_cache::unsaved(context, key, root, &log, paths);
     while verdict.outcome == Outcome::NeedsUser
         && verdict.request.known_user().is_none()
         && request.users.len() < MAX_USERS_FILES
@@ -94,7 +95,8 @@ pub async fn route<'r>(
         (verdict, root) = (again.verdict, again.root);
     }
     log_mistake(context, thread, &verdict.outcome);
-    if let Err(refused) = context.site.check_root(root).await {
+    let checked = context.site.check_root(root_before).await;
+    if let Err(refused) = checked.and(root_before.is(root)) {
         return refusal::of_path(&refused).into();
     }
     let found = Evaluated { unsaved, ..Evaluated::new(client, root, is_hidden) };
@@ -136,7 +138,7 @@ async fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looke
         Route::Script(script) => (Saved::Script(Arc::clone(&script)), Decision::Script(script)),
         Route::RedirectSlash(_) | Route::Refused(_) => return Unruled::NoFile,
     };
-    htaccess_cache::save_unchanged(context, looked.paths.take(), saved);
+    htaccess_cache::save_unchanged(context, looked.root, looked.paths.take(), saved);
     Unruled::Served(decision)
 }
 
@@ -323,6 +325,7 @@ impl Evaluated {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
                 match htaccess_listing::page(context, &client, &request, &path).await {
+                    Ok(Some(_)) if context.site.check_root(version).await.is_err() => failed(503),
                     Ok(Some(page)) => {
                         follow(context, &request);
                         Ok(TextResponse::page(&[HTML], page).into())
@@ -547,65 +550,4 @@ pub fn headers_of(context: &RequestContext<'_>) -> Table {
 async fn resolve(context: &RequestContext<'_>, name: &[u8]) -> Route {
     let (site, path) = (context.site, encode_path(name));
     site.look_up(|| site.resolve(&path, None)).await.unwrap_or_else(Route::Refused)
-}
-
-/// What an evaluation has found.
-struct Evaluation {
-    verdict: Verdict,
-    paths: WatchedPaths,
-    root: RootVersion,
-}
-
-async fn evaluate(
-    context: &RequestContext<'_>,
-    client: &Client,
-    request: &Request,
-) -> Result<Evaluation, TextResponse> {
-    within(context, client, &request.work, |processor| processor.decide(request.clone())).await
-}
-
-struct ErrorOf {
-    request: Request,
-    page: Vec<u8>,
-    status: u16,
-}
-
-async fn evaluate_error(
-    context: &RequestContext<'_>,
-    client: &Client,
-    of: ErrorOf,
-) -> Result<Evaluation, TextResponse> {
-    let work = Arc::clone(&of.request.work);
-    let evaluated = within(context, client, &work, |processor| {
-        match processor.error_request(&of.request, &of.page, of.status) {
-            Ok(request) => processor.decide(request),
-            // A page whose path cannot be decoded leaves the error as it is.
-            Err(status) => {
-                let request = Request { status: of.status, ..of.request.clone() };
-                Verdict { request, outcome: Outcome::Status(status) }
-            }
-        }
-    });
-    evaluated.await
-}
-
-/// `spent` counts the work of the evaluation's request.
-async fn within(
-    context: &RequestContext<'_>,
-    client: &Client,
-    spent: &AtomicU32,
-    mut work: impl FnMut(&Processor<'_>) -> Verdict,
-) -> Result<Evaluation, TextResponse> {
-    let before = spent.load(Ordering::Relaxed);
-    let found = context.site.evaluate(|world: &SiteWorld<'_>, resolver: &Resolver| {
-        // What a lookup has ended does not count.
-        spent.store(before, Ordering::Relaxed);
-        let verdict = work(&Processor::new(client, world));
-        Evaluation { verdict, paths: world.paths.take(), root: RootVersion::of(resolver) }
-    });
-    match found.await {
-        Ok(Some(evaluation)) => Ok(evaluation),
-        Ok(None) => Err(TextResponse::new(500, "")),
-        Err(refused) => Err(refusal::of_path(&refused)),
-    }
 }

@@ -11,7 +11,7 @@ use maitred_rules::path::encode_path;
 use crate::handler::context::RequestContext;
 use crate::handler::htaccess::{FinalRound, client_of, headers_of};
 use crate::site::files::StaticFile;
-use crate::site::resolver::Script;
+use crate::site::resolver::{RootVersion, Script};
 use crate::site::verdict_table::{
     CachedRound, CachedVerdict, NewVerdict, ReadHeader, WatchedPaths, value_of,
 };
@@ -22,6 +22,7 @@ const KEY_BYTES: usize = 256;
 /// A decision that may be cached, once it is known what it serves.
 pub struct Unsaved {
     key: Vec<u8>,
+    root: RootVersion,
     headers: Vec<ReadHeader>,
     paths: WatchedPaths,
 }
@@ -72,6 +73,7 @@ pub fn verdict(context: &RequestContext<'_>) -> Option<CachedVerdict> {
 pub fn unsaved(
     context: &RequestContext<'_>,
     key: Vec<u8>,
+    root: RootVersion,
     log: &ReadLog,
     paths: WatchedPaths,
 ) -> Option<Unsaved> {
@@ -80,7 +82,7 @@ pub fn unsaved(
         let value = value_of(context.head, &name).ok()?.map(<[u8]>::to_vec);
         headers.push(ReadHeader { name, value });
     }
-    Some(Unsaved { key, headers, paths })
+    Some(Unsaved { key, root, headers, paths })
 }
 
 /// The last round of an evaluation.
@@ -100,7 +102,7 @@ pub fn save(
     saved: Saved,
 ) {
     let LastRound { client, request } = last;
-    let Some(Unsaved { key, headers, paths }) = unsaved else { return };
+    let Some(Unsaved { key, root, headers, paths }) = unsaved else { return };
     if request.has_changed_headers || request.user.is_some() {
         return;
     }
@@ -118,11 +120,16 @@ pub fn save(
     let round = Some(CachedRound { request, client, outcome, is_same_url });
     let depends_on_client = context.depends_on_client;
     let verdict = CachedVerdict { round, script, file, depends_on_client };
-    insert(context, key, NewVerdict { headers, paths, verdict });
+    insert(context, root, key, NewVerdict { headers, paths, verdict });
 }
 
 /// Caches that no directive applies to a path, which is that of a file or a script.
-pub fn save_unchanged(context: &RequestContext<'_>, paths: Option<WatchedPaths>, saved: Saved) {
+pub fn save_unchanged(
+    context: &RequestContext<'_>,
+    root: RootVersion,
+    paths: Option<WatchedPaths>,
+    saved: Saved,
+) {
     let verdict = match saved {
         Saved::File(file) => CachedVerdict { file, ..CachedVerdict::default() },
         Saved::Script(script) if script.path_info.is_empty() => {
@@ -132,16 +139,21 @@ pub fn save_unchanged(context: &RequestContext<'_>, paths: Option<WatchedPaths>,
     };
     if let Some(paths) = paths {
         let key = context.path.as_bytes().to_vec();
-        insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
+        insert(context, root, key, NewVerdict { headers: Vec::new(), paths, verdict });
     }
 }
 
-fn insert(context: &RequestContext<'_>, key: Vec<u8>, new: NewVerdict) {
+/// A decision on another root than the one that is open by now is of no use.
+fn insert(context: &RequestContext<'_>, root: RootVersion, key: Vec<u8>, new: NewVerdict) {
     // A file of another folder is none of those that were looked at.
     if context.site.has_aliases() {
         return;
     }
-    let _ = context.site.with_cached_htaccess(|world, _| world.cache_verdict(key, new));
+    let _ = context.site.with_cached_htaccess(|world, resolver| {
+        if root.check(resolver).is_ok() {
+            world.cache_verdict(key, new);
+        }
+    });
 }
 
 /// The last round of this request, by a decision that an equal one has got. What may read the

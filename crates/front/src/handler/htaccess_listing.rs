@@ -31,9 +31,12 @@ pub async fn page(
         return Ok(None);
     };
     for _ in 0..MOST_TURNS {
-        let checked = site.look_up(|| check(context, client, request, &mut listing)).await;
-        if checked.unwrap_or(true) {
-            break;
+        let before = listing.checked();
+        match site.look_up(|| check(context, client, request, &mut listing)).await {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(refused) if listing.checked() == before => return Err(refused),
+            Err(_) => {}
         }
         tokio::task::yield_now().await;
     }

@@ -249,20 +249,17 @@ impl Directives {
     }
 
     /// Whether changes of headers look up files.
-    pub fn read_files(&self) -> bool {
+    pub fn reads_files(&self) -> bool {
         let conf = &self.request.conf;
         conf.headers.have_expressions() || conf.expires.is_on == Some(true)
     }
 
-    /// Looks up the files that changes of headers depend on, so that [`Directives::change`] finds
-    /// them in the kernel's cache: it cannot wait for a lookup.
-    pub async fn look_ahead(&self) {
-        let look = || {
-            let _ = self.change(200, &[], ResponseSource::Script);
-            self.request.conf.expires.is_on.unwrap_or_default().then(|| self.modified())
-        };
+    /// Looks up the files that changes of these headers depend on, so that [`Directives::change`]
+    /// finds them: it cannot wait for a lookup.
+    pub async fn look_ahead(&self, status: u16, headers: &[Header<'_>], source: ResponseSource) {
+        let look = || self.change(status, headers, source).is_ok();
         if let Ok(kept) = name_lookups::run_and_keep(&self.site.tenant, look).await {
-            *self.lock_lookups() = kept.done.without_files();
+            *self.lock_lookups() = kept.done.closed();
         }
     }
 

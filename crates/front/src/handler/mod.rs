@@ -10,6 +10,7 @@ pub(crate) mod decision;
 pub(crate) mod fastcgi_params;
 pub(crate) mod htaccess;
 pub(crate) mod htaccess_cache;
+pub(crate) mod htaccess_evaluation;
 pub(crate) mod htaccess_listing;
 pub(crate) mod htaccess_response;
 pub(crate) mod htaccess_users;

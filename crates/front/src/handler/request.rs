@@ -279,9 +279,6 @@ async fn carry_out<'r, C: HttpClient>(
     decision: Decision<'r>,
 ) -> io::Result<After> {
     cx.directives.clone_from(&context.directives);
-    if let Some(directives) = context.directives.as_ref().filter(|own| own.read_files()) {
-        Box::pin(directives.look_ahead()).await;
-    }
     match decision {
         Decision::Respond(response) => cx.refuse(response).await,
         Decision::File(entry) => Box::pin(static_files::serve(cx, context, entry)).await,

@@ -193,9 +193,11 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             (false, false) => ResponseSource::File,
             (false, true) => ResponseSource::Server,
         };
-        let changed = own.change(response.status, source, || {
-            headers.iter().copied().chain(headers_of_lines(&lines)).collect()
-        });
+        let before = || headers.iter().copied().chain(headers_of_lines(&lines)).collect::<Vec<_>>();
+        if own.reads_files() {
+            own.look_ahead(response.status, &before(), source).await;
+        }
+        let changed = own.change(response.status, source, before);
         let Ok(changed) = changed else {
             return self.send_unevaluated(response.after).await;
         };

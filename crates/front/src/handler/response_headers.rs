@@ -47,6 +47,18 @@ impl<'r> ResponseHeaders<'r> {
         ResponseHeaders { directives, ..self }
     }
 
+    /// Looks up the files that the changes of `.htaccess` files to these headers depend on.
+    pub async fn look_ahead(&self, status: u16, headers: &[Header<'_>], source: ResponseSource) {
+        if let Some(directives) = &self.directives {
+            Box::pin(directives.look_ahead(status, headers, source)).await;
+        }
+    }
+
+    /// Whether changes of `.htaccess` files look up files.
+    pub fn reads_files(&self) -> bool {
+        self.directives.as_ref().is_some_and(|directives| directives.reads_files())
+    }
+
     /// All headers of a response after the changes of `.htaccess` files; none without any.
     ///
     /// # Errors

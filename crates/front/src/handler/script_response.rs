@@ -325,7 +325,16 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         Ok(())
     }
 
-    async fn settle(&mut self) {}
+    async fn settle(&mut self) {
+        if !self.framed
+            && self.headers.reads_files()
+            && let Some(head) = &self.head
+        {
+            let headers: Vec<Header<'_>> = head.headers().collect();
+            let status = self.status_of(head);
+            self.headers.look_ahead(status, &headers, ResponseSource::Script).await;
+        }
+    }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         let mut out = std::mem::take(&mut self.early);

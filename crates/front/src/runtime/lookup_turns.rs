@@ -20,7 +20,7 @@ const THREADS: usize = 256;
 /// Most requests of one tenant that wait for a lookup.
 const WAITING_OF_ONE: usize = 4096;
 
-/// Most files of one tenant that requests hold open while they wait for another lookup.
+/// Most files and document roots of one tenant that requests hold open after a lookup.
 const FILES_OF_ONE: usize = 64;
 
 /// Files of users of one tenant that are read at a time.
@@ -94,19 +94,31 @@ impl Tenant {
         lookup: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let _waiting = self.waiting.try_acquire().ok()?;
-        self.run(&self.lookups, until, lookup).await
+        let looked_up = async {
+            let turn = Arc::clone(&self.lookups).acquire_owned().await.ok()?;
+            self.run(turn, lookup).await
+        };
+        timeout_at(until.0, looked_up).await.ok()?
     }
 
-    /// Reads a folder for a listing on another thread; none as for [`Tenant::look_up`].
+    /// A turn to read a folder for a listing. None if there is none in time, or too many wait.
+    pub async fn turn_to_list(&self, until: Deadline) -> Option<OwnedSemaphorePermit> {
+        let _waiting = self.waiting.try_acquire().ok()?;
+        timeout_at(until.0, Arc::clone(&self.listings).acquire_owned()).await.ok()?.ok()
+    }
+
+    /// Reads a folder for a listing on another thread, in this turn; none as for
+    /// [`Tenant::look_up`].
     pub async fn list<T: Send + 'static>(
         self: &Arc<Tenant>,
         until: Deadline,
+        turn: OwnedSemaphorePermit,
         list: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        self.run(&self.listings, until, list).await
+        timeout_at(until.0, self.run(turn, list)).await.ok()?
     }
 
-    /// The right to hold a file open while a request waits. None if there is none in time.
+    /// The right to hold a file open. None if there is none in time.
     pub async fn file(&self, until: Deadline) -> Option<OwnedSemaphorePermit> {
         timeout_at(until.0, Arc::clone(&self.files).acquire_owned()).await.ok()?.ok()
     }
@@ -118,23 +130,18 @@ impl Tenant {
 
     async fn run<T: Send + 'static>(
         self: &Arc<Tenant>,
-        turns: &Arc<Semaphore>,
-        until: Deadline,
+        turn: OwnedSemaphorePermit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let done = async {
-            let own = Arc::clone(turns).acquire_owned().await.ok()?;
-            let any = Arc::clone(&self.all).try_acquire_owned().ok()?;
-            // While the thread runs, the tenant has no other turns.
-            let tenant = Arc::clone(self);
-            let running = tokio::task::spawn_blocking(move || {
-                let done = work();
-                drop((own, any, tenant));
-                done
-            });
-            running.await.ok()
-        };
-        timeout_at(until.0, done).await.ok()?
+        let any = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        // While the thread runs, the tenant has no other turns.
+        let tenant = Arc::clone(self);
+        let running = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop((turn, any, tenant));
+            done
+        });
+        running.await.ok()
     }
 }
 
@@ -163,7 +170,8 @@ mod tests {
         assert_eq!(stuck.lookups.available_permits(), 0);
         assert_eq!(stuck.waiting.available_permits(), WAITING_OF_ONE);
         assert_eq!(all.all.available_permits(), THREADS - THREADS_OF_ONE);
-        assert_eq!(stuck.list(Deadline::start(), || 7).await, Some(7), "listings have their own");
+        let turn = stuck.turn_to_list(Deadline::start()).await.expect("listings have their own");
+        assert_eq!(stuck.list(Deadline::start(), turn, || 7).await, Some(7));
         assert_eq!(other.look_up(Deadline::start(), || 7).await, Some(7));
         drop(stuck);
         let stuck = all.of("stuck");

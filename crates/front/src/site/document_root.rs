@@ -24,6 +24,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 static LOGGED: LoggedPaths = LoggedPaths::every(LOGGED_EVERY);
 
 /// An open document root.
+#[derive(Debug)]
 pub struct Root {
     /// A descriptor opened with `O_PATH`.
     pub fd: OwnedFd,

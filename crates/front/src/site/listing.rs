@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_os::clock::thread_cpu;
@@ -11,6 +12,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Stat};
 
 use crate::runtime::lookup_turns::Deadline;
 use crate::site::Site;
+use crate::site::document_root::Root;
 use crate::site::openat;
 use crate::site::resolver::{Refused, Resolver, is_script};
 
@@ -25,7 +27,7 @@ const MOST_TIME: Duration = Duration::from_secs(1);
 pub struct Folder {
     fd: OwnedFd,
     /// The document root, and the path of the directory below it, with a slash at the end.
-    root: OwnedFd,
+    root: Arc<Root>,
     path: Vec<u8>,
 }
 
@@ -70,7 +72,7 @@ impl Resolver {
         if self.site.index.iter().any(is_there) {
             return None;
         }
-        let root = self.root_fd()?.try_clone_to_owned().ok()?;
+        let root = self.open_root()?;
         Some(Folder { fd: folder.fd, root, path: name.to_vec() })
     }
 }
@@ -85,9 +87,13 @@ pub async fn read(
     path: &CleanPath<'_>,
     ignored: impl Fn(&[u8]) -> bool + Send + 'static,
 ) -> Result<Option<Listing>, Refused> {
+    let late = || Refused::notable(503, "the folder takes too long to read");
+    let until = Deadline::start();
+    // Before the folder is opened: a request that waits for its turn holds no descriptor.
+    let turn = site.tenant.turn_to_list(until).await.ok_or_else(late)?;
     let Some(folder) = site.look_up(|| site.open_folder(path)).await? else { return Ok(None) };
-    let listed = site.tenant.list(Deadline::start(), move || folder.list(ignored)).await;
-    listed.ok_or_else(|| Refused::notable(503, "the folder takes too long to read"))
+    let listed = site.tenant.list(until, turn, move || folder.list(ignored)).await;
+    listed.ok_or_else(late)
 }
 
 /// The page of a listing, for the folder at `path`.
@@ -135,7 +141,7 @@ impl Folder {
             return Some(stat);
         }
         let path = [&self.path, name.to_bytes()].concat();
-        let target = openat::open_with(self.root.as_fd(), &path, openat::LOOK).ok()?;
+        let target = openat::open_with(self.root.fd.as_fd(), &path, openat::LOOK).ok()?;
         let own = target.real_name().ok()?;
         (!is_hidden(&own)).then_some(target.stat)
     }
@@ -156,6 +162,11 @@ impl Listing {
             self.checked += 1;
         }
         true
+    }
+
+    /// How many names were checked.
+    pub fn checked(&self) -> usize {
+        self.checked
     }
 
     /// Leaves out the names that were not looked at as well.

@@ -150,10 +150,19 @@ impl DoneLookups {
         self.0.iter().find(|done| done.lookup == *lookup).map(|done| &done.outcome)
     }
 
+    /// Closes the files and roots. What was read from them is cached, and a request that waits holds
+    /// none, for which others would wait.
+    fn close(&mut self) {
+        let is_open = |done: &DoneLookup| {
+            matches!(done.outcome, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)))
+        };
+        self.0.retain(|done| !is_open(done));
+    }
+
     /// Without open files.
     #[must_use]
-    pub fn without_files(mut self) -> DoneLookups {
-        self.0.retain(|done| !matches!(done.outcome, LookupOutcome::Open(_)));
+    pub fn closed(mut self) -> DoneLookups {
+        self.close();
         self
     }
 }
@@ -177,11 +186,27 @@ struct ScopedRun<T> {
     scope: LookupScope,
 }
 
+/// The scope of work around, which is restored also after a panic.
+struct OuterScope(Option<LookupScope>);
+
+impl OuterScope {
+    fn restore(&mut self) -> LookupScope {
+        SCOPE.replace(self.0.take()).unwrap_or_default()
+    }
+}
+
+impl Drop for OuterScope {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.restore();
+        }
+    }
+}
+
 fn run_within<T>(scope: LookupScope, work: impl FnOnce() -> T) -> ScopedRun<T> {
-    let outer = SCOPE.replace(Some(scope));
+    let mut outer = OuterScope(SCOPE.replace(Some(scope)));
     let result = work();
-    let scope = SCOPE.replace(outer).unwrap_or_default();
-    ScopedRun { result, scope }
+    ScopedRun { result, scope: outer.restore() }
 }
 
 /// Runs `work` if the kernel has cached all that it looks up; none otherwise.
@@ -228,6 +253,7 @@ pub async fn run_and_keep<T>(
     let mut scope = LookupScope::default();
     let mut until = None;
     let mut spent = Duration::ZERO;
+    let mut lookups = 0;
     loop {
         let began = until.is_some().then(thread_cpu);
         let ended = run_within(scope, &mut work);
@@ -237,10 +263,12 @@ pub async fn run_and_keep<T>(
         };
         drop(ended.result);
         spent += began.map_or(Duration::ZERO, |began| thread_cpu().saturating_sub(began));
-        if scope.done.0.len() >= LOOKUPS_MAX || spent > MOST_TIME {
+        lookups += 1;
+        if lookups > LOOKUPS_MAX || spent > MOST_TIME {
             let why = "the request needs more lookups on a slow file system than the limit";
             return Err(Refused::notable(503, why));
         }
+        scope.done.close();
         let until = *until.get_or_insert_with(Deadline::start);
         let Some(done) = look_up(tenant, lookup, until).await else {
             let why = "a lookup in the site's folders takes too long, or too many wait for one";
@@ -252,12 +280,13 @@ pub async fn run_and_keep<T>(
 
 async fn look_up(tenant: &Arc<Tenant>, lookup: NameLookup, until: Deadline) -> Option<DoneLookup> {
     let file = match lookup {
-        NameLookup::Open(_) => Some(tenant.file(until).await?),
-        NameLookup::Stat { .. } | NameLookup::Look(_) | NameLookup::Root(_) => None,
+        NameLookup::Open(_) | NameLookup::Root(_) => Some(tenant.file(until).await?),
+        NameLookup::Stat { .. } | NameLookup::Look(_) => None,
     };
     let done = tenant.look_up(until, move || {
         let outcome = lookup.run();
-        DoneLookup { lookup, outcome, _file: file }
+        let holds_one = matches!(outcome, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)));
+        DoneLookup { lookup, outcome, _file: file.filter(|_| holds_one) }
     });
     done.await
 }

@@ -176,6 +176,7 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
 
     async fn settle(&mut self) {
         self.observer.settle().await;
+        self.encoder.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {

@@ -21,7 +21,15 @@ impl RootVersion {
     /// # Errors
     /// When another one is.
     pub fn check(self, resolver: &Resolver) -> Result<(), Refused> {
-        match self == RootVersion::of(resolver) {
+        self.is(RootVersion::of(resolver))
+    }
+
+    /// Checks that it is the same as another one.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn is(self, other: RootVersion) -> Result<(), Refused> {
+        match self == other {
             true => Ok(()),
             false => Err(Refused::notable(503, "the document root is being replaced")),
         }

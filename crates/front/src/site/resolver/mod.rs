@@ -10,7 +10,6 @@ mod tests;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -502,9 +501,9 @@ impl Resolver {
         }
     }
 
-    /// The descriptor of the document root, if it is open.
-    pub(crate) fn root_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.root.as_ref().ok().map(|root| root.fd.as_fd())
+    /// The document root, if it is open.
+    pub(crate) fn open_root(&self) -> Option<Arc<Root>> {
+        self.root.as_ref().ok().map(Arc::clone)
     }
 
     pub(crate) fn look(&self, name: &[u8]) -> rustix::io::Result<Seen> {

@@ -1,6 +1,7 @@
 mod hostile;
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::time::{Duration, Instant};
 
