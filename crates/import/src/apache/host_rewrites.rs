@@ -3,8 +3,11 @@
 use super::config_reader;
 use super::host_import::{AreaSection, HostImport};
 use super::host_paths::REDIRECTS;
+use super::host_scripts::PHP_VARIABLES;
 use super::path_area::PathArea;
-use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains, front_controller};
+use super::rewrite_chain::{
+    CondTest, RewriteChain, RewriteScope, chains, front_controller, handlers_of,
+};
 use super::virtual_hosts::is_on;
 use crate::file_draft::Placed;
 use crate::hidden_names::are_hidden;
@@ -22,7 +25,7 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 const ON: &str = "RewriteEngine on";
 
 /// The variable that excepts a request from the servers of `ProxyPass`.
-pub(super) const NO_PROXY: &str = "no-proxy";
+const NO_PROXY: &str = "no-proxy";
 
 /// An earlier rule that ends the rules for some requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,8 +207,8 @@ impl<'a> HostImport<'_, 'a> {
         let refuses = chain.flag(&["F", "FORBIDDEN"]).is_some()
             || chain.flag(&["G", "GONE"]).is_some()
             || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status))
-            || sets_handler(chain)
-            || sets_no_proxy(chain);
+            || self.sets_handler(chain)
+            || sets_deciding_variable(chain);
         if let Err(why) = self.written(chain, scope) {
             let why = format!(
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
@@ -235,7 +238,8 @@ impl<'a> HostImport<'_, 'a> {
         let passes_authorization = chain.flags.iter().any(|(name, value)| {
             ["E", "ENV"].contains(&name.as_str()) && value.starts_with("HTTP_AUTHORIZATION")
         });
-        if is_nothing && passes_authorization {
+        let does_more = self.sets_handler(chain) || sets_deciding_variable(chain);
+        if is_nothing && passes_authorization && !does_more {
             self.keep(rule);
             return Ok(());
         }
@@ -313,6 +317,14 @@ impl<'a> HostImport<'_, 'a> {
         Ok(())
     }
 
+    /// Whether a rule may decide that a script does not run, or what runs in place of a file, by a
+    /// handler or a type.
+    fn sets_handler(&self, chain: &RewriteChain<'_>) -> bool {
+        let names = handlers_of(chain.rule);
+        let is_other = || !ends_otherwise_than_php(chain.rule.first());
+        !names.is_empty() && (is_other() || names.iter().any(|name| self.runs_files(name)))
+    }
+
     /// Whether the conditions about the host hold for all names of the site.
     fn is_any_host(&self, chain: &RewriteChain<'a>) -> bool {
         let patterns = chain.tests.iter().filter_map(|test| match test {
@@ -368,16 +380,17 @@ fn ends_otherwise(chain: &RewriteChain<'_>, scope: &RewriteScope) -> bool {
         && refusal(chain).is_none()
 }
 
-/// Whether a rule may decide that a script does not run, by a handler or a type.
-fn sets_handler(chain: &RewriteChain<'_>) -> bool {
-    let flag = chain.flag(&["H", "HANDLER"]).or(chain.flag(&["T", "TYPE"]));
-    flag.is_some() && !ends_otherwise_than_php(chain.rule.first())
+/// Whether a rule excepts paths from the servers of `ProxyPass`, or has settings of PHP for them.
+fn sets_deciding_variable(chain: &RewriteChain<'_>) -> bool {
+    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
+    chain.flags.iter().any(|(name, value)| is_variable(name) && decides(value))
 }
 
-/// Whether a rule excepts paths from the servers of `ProxyPass`.
-fn sets_no_proxy(chain: &RewriteChain<'_>) -> bool {
-    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
-    chain.flags.iter().any(|(name, value)| is_variable(name) && value.starts_with(NO_PROXY))
+/// Whether a text begins with a variable that excepts a request from other servers, or that has
+/// settings of PHP.
+pub(super) fn decides(variable: &str) -> bool {
+    let mut names = PHP_VARIABLES.into_iter().chain([NO_PROXY]);
+    names.any(|name| variable.starts_with(name))
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

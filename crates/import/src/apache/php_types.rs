@@ -2,8 +2,9 @@
 
 use super::config_reader;
 use super::host_import::{AreaSection, HostImport, is_files};
-use super::host_scripts::{AreaHandler, PhpHandler};
+use super::host_scripts::{AreaHandler, PHP_TYPE, PhpHandler, is_of_php, program_extensions};
 use super::path_area::{self, PathArea};
+use super::rewrite_chain::handlers_of;
 use crate::regex_shapes::ends_otherwise as ends_otherwise_than_php;
 use crate::source_directive::Directive;
 
@@ -41,21 +42,49 @@ impl<'a> HostImport<'_, 'a> {
         if !general.is("AddType") || !self.site.settings.has("htaccess") {
             return;
         }
-        let Some(files) = self.files.below(&self.root, ".htaccess") else {
+        let Some(files) = self.htaccess_files() else {
             let why = "its folders are too many, too deep, or not readable: a `.htaccess` file \
                        that changes the type of scripts does not stop them here";
             return self.report.access_left_out(&general.place, &general.shown(), why);
         };
-        for file in files {
-            let Ok(lines) = config_reader::htaccess(self.files, &file, self.config) else {
-                continue;
-            };
+        for lines in files {
             if let Some(line) = type_change(&lines) {
                 let why = "PHP runs here by the extension, whatever the type of a script: write \
                            `SetHandler none` for them into the file";
                 self.report.access_left_out(&line.place, &line.shown(), why);
             }
         }
+    }
+
+    /// `.htaccess` files that pass files to the script of an `Action`, which are sent here.
+    pub(super) fn actions_of_files(&mut self, actions: &[&'a Directive]) {
+        let name = |line: &&Directive| line.first().to_ascii_lowercase();
+        let names = actions.iter().map(name).filter(|name| !name.starts_with(PHP_TYPE));
+        let names: Vec<String> = names.collect();
+        let Some(first) = actions.first().filter(|_| !names.is_empty()) else { return };
+        if !self.site.settings.has("htaccess") {
+            return;
+        }
+        let Some(files) = self.htaccess_files() else {
+            let why = "its folders are too many, too deep, or not readable: what a `.htaccess` \
+                       file passes to the script is sent here";
+            return self.report.access_left_out(&first.place, &first.shown(), why);
+        };
+        for lines in files {
+            if let Some(line) = passing_line(&lines, &names) {
+                let why = "files are sent, and not passed to the script of an `Action`: write \
+                           `Require all denied` for them, or move them out of the document root";
+                self.report.access_left_out(&line.place, &line.shown(), why);
+            }
+        }
+    }
+
+    /// The lines of the `.htaccess` files of the site that can be read; none if the files are not
+    /// known.
+    fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
+        let files = self.files.below(&self.root, ".htaccess")?.into_iter();
+        let lines = |file: String| config_reader::htaccess(self.files, &file, self.config).ok();
+        Some(files.filter_map(lines).collect())
     }
 }
 
@@ -79,5 +108,21 @@ fn type_change(lines: &[Directive]) -> Option<&Directive> {
             None
         }
         _ => type_change(&line.block),
+    })
+}
+
+/// The line that gives files other than scripts one of these handlers or types.
+fn passing_line<'l>(lines: &'l [Directive], names: &[String]) -> Option<&'l Directive> {
+    let is_named = |name: &str| names.iter().any(|known| known == name);
+    lines.iter().find_map(|line| {
+        let word = line.first().to_ascii_lowercase();
+        let passes = match line.name.to_ascii_lowercase().as_str() {
+            "sethandler" | "forcetype" => is_named(&word) || word.starts_with("expr="),
+            "addhandler" | "addtype" => is_named(&word) && !program_extensions(line).is_empty(),
+            "rewriterule" => handlers_of(line).iter().any(|name| is_named(name)),
+            _ if is_files(line) && is_of_php(&path_area::of_files(line, &PathArea::all())) => false,
+            _ => return passing_line(&line.block, names),
+        };
+        passes.then_some(line)
     })
 }

@@ -296,6 +296,13 @@ fn flags(text: &str) -> Vec<(String, String)> {
     .collect()
 }
 
+/// The handlers and types that a rule sets, in lower case.
+pub(super) fn handlers_of(rule: &Directive) -> Vec<String> {
+    let is_handler = |name: &str| ["H", "HANDLER", "T", "TYPE"].contains(&name);
+    let all = flags(rule.argument(2)).into_iter().filter(|(name, _)| is_handler(name));
+    all.map(|(_, value)| value.to_ascii_lowercase()).collect()
+}
+
 fn has_flag(condition: &Directive, names: [&str; 2]) -> bool {
     flags(condition.argument(2)).iter().any(|(name, _)| names.contains(&name.as_str()))
 }
