@@ -289,6 +289,36 @@ fn scripts_that_may_run_for_paths_of_another_pool_are_left_out_as_access() {
 }
 
 #[test]
+fn the_script_of_an_error_page_runs_as_in_apache_or_is_left_out_as_access() {
+    let (www, alias) = (passes_to("www"), "Alias /pma /srv/pma\n");
+    let app = |pool: &str| in_folder("/srv/site1/app", &passes_to(pool));
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let limits = |line: &str| format!("{module}\n{}", in_folder("/srv/site1/app", line));
+    let some = in_folder("/srv/site1/a", &www);
+    for (handlers, page, is_access) in [
+        (format!("{www}\n{}", app("a")), "/app/error.php", true),
+        (format!("{www}\n{}", app("a")), "/app/", true),
+        (format!("{www}\n{}", app("a")), "/app/error.php/404", true),
+        (format!("{www}\n{}", app("a")), "/app/error.html", false),
+        (format!("{www}\n{}", app("a")), "/error.php", false),
+        (format!("{www}\n{}", app("www2")), "/app/error.php", false),
+        (format!("{www}\n{alias}{}", in_folder("/srv/pma", &passes_to("a"))), "/pma/e.php", true),
+        (limits("php_admin_value open_basedir /srv/site1/app"), "/app/error.php", true),
+        (limits("php_value memory_limit 8M"), "/app/error.php", false),
+        (limits("php_admin_flag engine off"), "/app/error.php", true),
+        (limits("SetHandler none"), "/app/error.php", true),
+        (some.clone(), "/e.php", true),
+        (some, "/a/e.php", false),
+        (String::new(), "/e.php", true),
+    ] {
+        let imported = of_host(&format!("{handlers}\nErrorDocument 404 {page}"));
+        let Imported { report, toml, .. } = &imported;
+        assert_eq!(!report.keeps_access(), is_access, "{handlers}\n{page}\n{toml}\n{report}");
+        assert_eq!(!toml.contains("error_pages"), is_access, "{handlers}\n{page}\n{toml}");
+    }
+}
+
+#[test]
 fn scripts_whose_pool_is_unknown_do_not_run() {
     let module = "LoadModule php_module /m.so\n";
     let of_all = "<FilesMatch \\.php$>\nSetHandler application/x-httpd-php\n</FilesMatch>";
