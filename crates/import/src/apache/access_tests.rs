@@ -234,6 +234,12 @@ fn folders_have_one_name_and_are_those_that_urls_lead_to() {
             "/a",
         ),
         (
+            "Alias /docs /srv/docs\n<DirectoryMatch \"^/srv/site1/docs/?\">\n\
+             Require all denied\n</DirectoryMatch>",
+            "/docs-internal/a",
+            "/a",
+        ),
+        (
             "Define BASE /srv/\nDocumentRoot ${BASE}/site1/.\n<Directory ${BASE}/site1/private>\n\
              Require all denied\n</Directory>",
             "/private/a",
