@@ -24,6 +24,9 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 /// The line that turns rewriting on.
 const ON: &str = "RewriteEngine on";
 
+/// What stands for the text of a group.
+const ANY_GROUP: &str = "zz9";
+
 /// The variable that excepts a request from the servers of `ProxyPass`.
 const NO_PROXY: &str = "no-proxy";
 
@@ -306,12 +309,20 @@ impl<'a> HostImport<'_, 'a> {
             return Ok(());
         }
         let mut fields = vec![("from", from), ("to", toml_text::string(&to))];
-        match chain.flag(&["L", "LAST", "END"]).is_some() {
-            true => fields.push(("end", "true".to_owned())),
-            false => {
-                let why = "after it, the rules start over";
-                self.report.changed(&rule.place, &rule.shown(), why);
-            }
+        let is_last = chain.flag(&["L", "LAST", "END"]).is_some();
+        // In a virtual host Apache goes through its rules once, and in a folder until the path
+        // stays the same.
+        let is_fixed = scope.folder.is_none() || !to.contains('$');
+        let ends = is_last || is_fixed && matches_target(&expression, &to);
+        if ends {
+            fields.push(("end", "true".to_owned()));
+        }
+        if !is_last {
+            let why = match ends {
+                true => "it matches its own target, and ends the rules",
+                false => "after it, the rules start over",
+            };
+            self.report.changed(&rule.place, &rule.shown(), why);
         }
         self.push("rewrite", rule, toml_text::table(fields));
         Ok(())
@@ -391,6 +402,19 @@ fn sets_deciding_variable(chain: &RewriteChain<'_>) -> bool {
 pub(super) fn decides(variable: &str) -> bool {
     let mut names = PHP_VARIABLES.into_iter().chain([NO_PROXY]);
     names.any(|name| variable.starts_with(name))
+}
+
+/// Whether an expression matches the path that a target leads to.
+fn matches_target(expression: &str, to: &str) -> bool {
+    let path = to.split('?').next().unwrap_or_default();
+    let mut parts = path.split('$');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let of_group = |part: &str| format!("{ANY_GROUP}{}", part.trim_start_matches(is_digit));
+    PathArea::Regex(expression.to_owned()).has(&(first + &parts.map(of_group).collect::<String>()))
+}
+
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit()
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

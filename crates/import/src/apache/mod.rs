@@ -29,6 +29,8 @@ mod access_tests;
 #[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]
+mod rewrite_tests;
+#[cfg(test)]
 mod script_tests;
 #[cfg(test)]
 mod virtual_host_tests;
