@@ -20,6 +20,11 @@ impl FileReader for AccessConf {
             "/srv/pdf/.htaccess" => {
                 Ok("<FilesMatch \"\\.(pdf|zip)$\">\nForceType a/b\n</FilesMatch>".to_owned())
             }
+            "/srv/own/.htaccess" => Ok("AddType application/x-httpd-php .php .html".to_owned()),
+            "/srv/hard/.htaccess" => Ok("RemoveHandler .php\nRemoveType .php".to_owned()),
+            "/srv/none/.htaccess" => Ok("SetHandler none\nForceType text/plain".to_owned()),
+            "/srv/off/.htaccess" => Ok("php_flag engine off\nRemoveType .php".to_owned()),
+            "/srv/on/.htaccess" => Ok("php_flag engine on\nRemoveType .php".to_owned()),
             "/srv/gates/.htaccess" => Ok("<Files *.pdf>\nSetHandler Gate\n</Files>".to_owned()),
             "/srv/gates-pdf/.htaccess" => Ok("AddHandler gate .php .pdf".to_owned()),
             "/srv/gates-rule/.htaccess" => {

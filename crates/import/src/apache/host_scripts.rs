@@ -460,11 +460,11 @@ pub(super) fn deciding_settings() -> impl Iterator<Item = &'static str> {
     CONFINING.into_iter().chain(["auto_prepend_file"])
 }
 
-fn is_on(value: &str) -> bool {
+pub(super) fn is_on(value: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
 }
 
-fn is_engine(line: &Directive) -> bool {
+pub(super) fn is_engine(line: &Directive) -> bool {
     PHP_SETTINGS.iter().any(|name| line.is(name)) && line.first() == "engine"
 }
 

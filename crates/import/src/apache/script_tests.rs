@@ -189,7 +189,12 @@ fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
         ("typed", "AddType application/x-httpd-php .php", true),
         ("removed", "AddType application/x-httpd-php .php", true),
         ("added", "AddType application/x-httpd-php .php", true),
+        ("on", "AddType application/x-httpd-php .php", true),
         ("pdf", "AddType application/x-httpd-php .php", false),
+        ("own", "AddType application/x-httpd-php .php", false),
+        ("hard", "AddType application/x-httpd-php .php", false),
+        ("none", "AddType application/x-httpd-php .php", false),
+        ("off", "AddType application/x-httpd-php .php", false),
         ("typed", "AddHandler application/x-httpd-php .php", false),
     ] {
         let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
