@@ -22,6 +22,7 @@ mod rewrite_chain;
 mod script_merge;
 mod served_hosts;
 mod unrun_scripts;
+mod virtual_host;
 mod virtual_hosts;
 
 #[cfg(test)]
