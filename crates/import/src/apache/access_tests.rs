@@ -20,6 +20,17 @@ impl FileReader for AccessConf {
             "/srv/pdf/.htaccess" => {
                 Ok("<FilesMatch \"\\.(pdf|zip)$\">\nForceType a/b\n</FilesMatch>".to_owned())
             }
+            "/srv/own/.htaccess" => Ok("AddType application/x-httpd-php .php .html".to_owned()),
+            "/srv/hard/.htaccess" => Ok("RemoveHandler .php\nRemoveType .php".to_owned()),
+            "/srv/none/.htaccess" => Ok("SetHandler none\nForceType text/plain".to_owned()),
+            "/srv/off/.htaccess" => Ok("php_flag engine off\nRemoveType .php".to_owned()),
+            "/srv/on/.htaccess" => Ok("php_flag engine on\nRemoveType .php".to_owned()),
+            "/srv/gates/.htaccess" => Ok("<Files *.pdf>\nSetHandler Gate\n</Files>".to_owned()),
+            "/srv/gates-pdf/.htaccess" => Ok("AddHandler gate .php .pdf".to_owned()),
+            "/srv/gates-rule/.htaccess" => {
+                Ok("RewriteEngine on\nRewriteRule \\.pdf$ - [H=gate]".to_owned())
+            }
+            "/srv/gates-php/.htaccess" => Ok("AddHandler gate .php".to_owned()),
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
@@ -225,6 +236,12 @@ fn folders_have_one_name_and_are_those_that_urls_lead_to() {
             "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>\n\
              <DirectoryMatch ^/srv/site1/docs/>\nRequire all granted\n</DirectoryMatch>",
             "/docs/a",
+            "/a",
+        ),
+        (
+            "Alias /docs /srv/docs\n<DirectoryMatch \"^/srv/site1/docs/?\">\n\
+             Require all denied\n</DirectoryMatch>",
+            "/docs-internal/a",
             "/a",
         ),
         (
@@ -573,24 +590,4 @@ fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
     }
     assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
     assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
-}
-
-#[test]
-fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
-    for lines in [
-        "AccessFileName .acl",
-        "AccessFileName .acl .htaccess",
-        "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
-        "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
-        "SetEnv PHP_VALUE \"auto_prepend_file=/srv/gate.php\"",
-        "<Files admin.php>\nphp_value auto_prepend_file /srv/gate.php\n</Files>",
-        "<FilesMatch a>\nphp_admin_value disable_classes X\n</FilesMatch>",
-    ] {
-        let imported = of_host(lines);
-        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
-        assert!(!imported.toml.contains("PHP_ADMIN_VALUE"), "{lines}\n{}", imported.toml);
-    }
-    for lines in ["AccessFileName .htaccess", "SetEnv PHP_VALUE memory_limit=99M"] {
-        assert!(of_host(lines).report.keeps_access(), "{lines}");
-    }
 }

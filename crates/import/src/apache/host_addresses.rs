@@ -23,6 +23,11 @@ pub(super) fn has_name(text: &str) -> bool {
     !is_address && !host.eq_ignore_ascii_case("localhost")
 }
 
+/// Whether it is for all addresses.
+pub(super) fn is_for_all(text: &str) -> bool {
+    ["*", "[::]"].contains(&split(text).0)
+}
+
 /// An address with a port. A name is every address, but for `localhost`.
 pub(super) fn address(text: &str) -> Option<Listen> {
     let (host, port) = split(text);
@@ -56,6 +61,20 @@ pub(super) fn served_at(text: &str, listens: &[Listen]) -> Vec<Listen> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_without_a_host_is_for_all() {
+        for (text, is_all) in [
+            ("*:80", true),
+            ("_default_", true),
+            ("[::]:80", true),
+            ("0.0.0.0:80", true),
+            ("192.0.2.1:80", false),
+            ("www.example.com", false),
+        ] {
+            assert_eq!(is_for_all(text), is_all, "{text}");
+        }
+    }
 
     #[test]
     fn virtual_hosts_are_served_at_the_addresses_that_they_name() {

@@ -20,6 +20,50 @@ impl ProxyLine<'_> {
     fn is_exception(&self) -> bool {
         self.to == "!"
     }
+
+    /// The server, and the path there without a slash at its end.
+    ///
+    /// # Errors
+    /// Why it cannot be behind a site, as the end of a sentence.
+    fn server(&self) -> Result<ProxyServer, String> {
+        let rest = ["http://", "ws://"].iter().find_map(|start| self.to.strip_prefix(start));
+        let (address, path) = match (self.to.strip_prefix("unix:"), rest) {
+            (Some(unix), _) => {
+                let (socket, rest) = unix.split_once('|').unwrap_or((unix, "http://localhost"));
+                let rest = rest.strip_prefix("http://").ok_or("only HTTP servers can be behind")?;
+                (format!("unix:{socket}"), rest.split_once('/').map_or("", |(_, path)| path))
+            }
+            (None, Some(rest)) => {
+                let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
+                (format!("http://{server}"), path)
+            }
+            _ => return Err("only servers with plain HTTP can be behind this one".to_owned()),
+        };
+        let path = format!("/{path}").trim_end_matches('/').to_owned();
+        Ok(ProxyServer { address, path })
+    }
+
+    /// Whether the prefix is taken off the paths.
+    fn strips_prefix(&self) -> bool {
+        let PathArea::Below(prefix) = &self.area else { return false };
+        !prefix.is_empty() && self.server().is_ok_and(|server| server.path.is_empty())
+    }
+
+    /// maitred's patterns for its paths without those of others; none if there are no such
+    /// patterns, or none that it can take the prefix off.
+    fn patterns_without(&self, others: &[&PathArea]) -> Option<Vec<String>> {
+        let found = self.area.exact_patterns_without(others)?;
+        let is_whole = found == self.area.patterns_without(&[]);
+        (is_whole || !self.strips_prefix()).then_some(found)
+    }
+}
+
+/// A server behind Apache.
+struct ProxyServer {
+    /// Its address, as maitred writes it.
+    address: String,
+    /// The path there.
+    path: String,
 }
 
 impl<'a> HostImport<'_, 'a> {
@@ -38,7 +82,7 @@ impl<'a> HostImport<'_, 'a> {
                 self.keep(one.line);
                 continue;
             }
-            match one.area.exact_patterns_without(&never) {
+            match one.patterns_without(&never) {
                 Some(patterns) => {
                     if let Err(why) = self.proxy(one, patterns) {
                         let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
@@ -85,30 +129,15 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Writes the server of a line for these patterns of its paths.
     fn proxy(&mut self, one: &ProxyLine<'a>, mut patterns: Vec<String>) -> Result<(), String> {
-        let ProxyLine { area, to, line } = one;
+        let ProxyLine { area, line, .. } = one;
         let PathArea::Below(prefix) = area else {
             return Err("only prefixes can lead to another server".to_owned());
         };
-        let rest = ["http://", "ws://"].iter().find_map(|start| to.strip_prefix(start));
-        let (server, path) = match (to.strip_prefix("unix:"), rest) {
-            (Some(unix), _) => {
-                let (socket, rest) = unix.split_once('|').unwrap_or((unix, "http://localhost"));
-                let rest = rest.strip_prefix("http://").ok_or("only HTTP servers can be behind")?;
-                (format!("unix:{socket}"), rest.split_once('/').map_or("", |(_, path)| path))
-            }
-            (None, Some(rest)) => {
-                let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
-                (format!("http://{server}"), path)
-            }
-            _ => return Err("only servers with plain HTTP can be behind this one".to_owned()),
-        };
-        let path = format!("/{path}");
-        let path = path.trim_end_matches('/');
-        let strips = match (path, prefix.as_str()) {
-            (path, prefix) if path == prefix => false,
-            ("", _) => true,
-            _ => return Err(format!("the path cannot be replaced by {path}")),
-        };
+        let ProxyServer { address, path } = one.server()?;
+        let strips = one.strips_prefix();
+        if !strips && path != *prefix {
+            return Err(format!("the path cannot be replaced by {path}"));
+        }
         if patterns == area.patterns_without(&[]) {
             patterns = vec![format!("{prefix}/*")];
             // Without a slash at its end, the path itself is passed as well.
@@ -125,12 +154,12 @@ impl<'a> HostImport<'_, 'a> {
         let keeps_host = keeps_host.is_some_and(|one| one.first().eq_ignore_ascii_case("on"));
         for pattern in patterns {
             let mut fields =
-                vec![("path", toml_text::string(&pattern)), ("to", toml_text::string(&server))];
+                vec![("path", toml_text::string(&pattern)), ("to", toml_text::string(&address))];
             if strips {
                 fields.push(("strip_prefix", "true".to_owned()));
             }
             if !keeps_host {
-                let host = server.strip_prefix("http://").unwrap_or("localhost");
+                let host = address.strip_prefix("http://").unwrap_or("localhost");
                 fields.push(("host", toml_text::string(host)));
             }
             let time = timeout.as_deref().and_then(values::time).filter(|time| !time.is_zero());

@@ -1,9 +1,13 @@
 //! Headers, lifetimes, error pages, compression, limits of bodies.
 
+use std::path::Path;
 use std::time::Duration;
+
+use maitred_rules::site_rules::SiteRules;
 
 use super::host_import::{AreaSection, HostImport};
 use super::path_area::PathArea;
+use super::path_pools::INDEX;
 use crate::file_draft::Placed;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -17,6 +21,9 @@ const BODY: &str = "\"1G\"";
 
 /// What stands for `LimitRequestBody 0`.
 const ANY_BODY: &str = "\"1024G\"";
+
+/// The end of the name of a script.
+const SCRIPT_END: &str = ".php";
 
 impl<'a> HostImport<'_, 'a> {
     /// Settings of responses, by section.
@@ -93,11 +100,33 @@ impl<'a> HostImport<'_, 'a> {
             let why = "an error page is a path, and one for the whole site";
             return self.report.left_out(&line.place, &line.shown(), why);
         }
+        let script = script_of(target);
+        if script.is_some_and(|script| !self.runs_as_site(&script) || !self.may_run(&script)) {
+            let why = "the script of an error page runs in the pool of the site, whatever its \
+                       folder: name a file, or a script that runs in that pool";
+            return self.report.access_left_out(&line.place, &line.shown(), why);
+        }
         if status.is_ok_and(|status| (400..600).contains(&status)) {
             let page = Placed::new(toml_text::string(target), &line.place);
             self.site.settings.entry("error_pages", line.first(), page);
         }
         self.keep(line);
+    }
+
+    /// Whether the site runs a script that is requested by its own path.
+    fn may_run(&self, script: &str) -> bool {
+        let mut site = "[[sites]]\nhosts = [\"*\"]\nroot = \"/\"\n".to_owned();
+        for name in ["allow_php", "deny_php"] {
+            let items = self.site.settings.list(name).iter().map(|item| item.toml.as_str());
+            let items: Vec<&str> = items.collect();
+            if !items.is_empty() {
+                site += &format!("{name} = [{}]\n", items.join(", "));
+            }
+        }
+        let parsed = maitred_config::parse(&site, Path::new("/maitred.toml"));
+        let site = parsed.ok().and_then(|config| config.sites.into_iter().next());
+        let rules = site.and_then(|site| SiteRules::compile(&site.rules).ok());
+        rules.is_some_and(|rules| rules.may_run(script.as_bytes()))
     }
 
     fn body_limit(&mut self, section: &AreaSection<'a>, line: &'a Directive) {
@@ -205,6 +234,16 @@ fn lifetime(text: &str) -> Option<Duration> {
         sum = sum.checked_add(number.checked_mul(seconds)?)?;
     }
     Some(Duration::from_secs(sum))
+}
+
+/// The name of the script that a path leads to, which may be the index of a folder.
+fn script_of(path: &str) -> Option<String> {
+    if path.ends_with('/') {
+        return Some(format!("{path}{INDEX}"));
+    }
+    let ends = path.match_indices(SCRIPT_END).map(|(at, _)| at + SCRIPT_END.len());
+    let mut ends = ends.filter(|end| path[*end..].is_empty() || path[*end..].starts_with('/'));
+    ends.next().map(|end| path[..end].to_owned())
 }
 
 #[cfg(test)]

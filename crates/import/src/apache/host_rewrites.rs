@@ -3,8 +3,11 @@
 use super::config_reader;
 use super::host_import::{AreaSection, HostImport};
 use super::host_paths::REDIRECTS;
+use super::host_scripts::PHP_VARIABLES;
 use super::path_area::PathArea;
-use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains, front_controller};
+use super::rewrite_chain::{
+    CondTest, RewriteChain, RewriteScope, chains, front_controller, handlers_of,
+};
 use super::virtual_hosts::is_on;
 use crate::file_draft::Placed;
 use crate::hidden_names::are_hidden;
@@ -21,8 +24,11 @@ const OTHER_FRONT: &str = "a site has one front controller, which is a script at
 /// The line that turns rewriting on.
 const ON: &str = "RewriteEngine on";
 
+/// What stands for the text of a group.
+const ANY_GROUP: &str = "zz9";
+
 /// The variable that excepts a request from the servers of `ProxyPass`.
-pub(super) const NO_PROXY: &str = "no-proxy";
+const NO_PROXY: &str = "no-proxy";
 
 /// An earlier rule that ends the rules for some requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,8 +210,8 @@ impl<'a> HostImport<'_, 'a> {
         let refuses = chain.flag(&["F", "FORBIDDEN"]).is_some()
             || chain.flag(&["G", "GONE"]).is_some()
             || chain.redirect().is_some_and(|status| !REDIRECTS.contains(&status))
-            || sets_handler(chain)
-            || sets_no_proxy(chain);
+            || self.sets_handler(chain)
+            || sets_deciding_variable(chain);
         if let Err(why) = self.written(chain, scope) {
             let why = format!(
                 "{why}; write `rewrite`, `redirects` or `deny` of the site, or the rule into a \
@@ -235,7 +241,8 @@ impl<'a> HostImport<'_, 'a> {
         let passes_authorization = chain.flags.iter().any(|(name, value)| {
             ["E", "ENV"].contains(&name.as_str()) && value.starts_with("HTTP_AUTHORIZATION")
         });
-        if is_nothing && passes_authorization {
+        let does_more = self.sets_handler(chain) || sets_deciding_variable(chain);
+        if is_nothing && passes_authorization && !does_more {
             self.keep(rule);
             return Ok(());
         }
@@ -302,15 +309,31 @@ impl<'a> HostImport<'_, 'a> {
             return Ok(());
         }
         let mut fields = vec![("from", from), ("to", toml_text::string(&to))];
-        match chain.flag(&["L", "LAST", "END"]).is_some() {
-            true => fields.push(("end", "true".to_owned())),
-            false => {
-                let why = "after it, the rules start over";
-                self.report.changed(&rule.place, &rule.shown(), why);
-            }
+        let is_last = chain.flag(&["L", "LAST", "END"]).is_some();
+        // In a virtual host Apache goes through its rules once, and in a folder until the path
+        // stays the same.
+        let is_fixed = scope.folder.is_none() || !to.contains('$');
+        let ends = is_last || is_fixed && matches_target(&expression, &to);
+        if ends {
+            fields.push(("end", "true".to_owned()));
+        }
+        if !is_last {
+            let why = match ends {
+                true => "it matches its own target, and ends the rules",
+                false => "after it, the rules start over",
+            };
+            self.report.changed(&rule.place, &rule.shown(), why);
         }
         self.push("rewrite", rule, toml_text::table(fields));
         Ok(())
+    }
+
+    /// Whether a rule may decide that a script does not run, or what runs in place of a file, by a
+    /// handler or a type.
+    fn sets_handler(&self, chain: &RewriteChain<'_>) -> bool {
+        let names = handlers_of(chain.rule);
+        let is_other = || !ends_otherwise_than_php(chain.rule.first());
+        !names.is_empty() && (is_other() || names.iter().any(|name| self.runs_files(name)))
     }
 
     /// Whether the conditions about the host hold for all names of the site.
@@ -368,16 +391,30 @@ fn ends_otherwise(chain: &RewriteChain<'_>, scope: &RewriteScope) -> bool {
         && refusal(chain).is_none()
 }
 
-/// Whether a rule may decide that a script does not run, by a handler or a type.
-fn sets_handler(chain: &RewriteChain<'_>) -> bool {
-    let flag = chain.flag(&["H", "HANDLER"]).or(chain.flag(&["T", "TYPE"]));
-    flag.is_some() && !ends_otherwise_than_php(chain.rule.first())
+/// Whether a rule excepts paths from the servers of `ProxyPass`, or has settings of PHP for them.
+fn sets_deciding_variable(chain: &RewriteChain<'_>) -> bool {
+    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
+    chain.flags.iter().any(|(name, value)| is_variable(name) && decides(value))
 }
 
-/// Whether a rule excepts paths from the servers of `ProxyPass`.
-fn sets_no_proxy(chain: &RewriteChain<'_>) -> bool {
-    let is_variable = |name: &str| ["E", "ENV"].contains(&name);
-    chain.flags.iter().any(|(name, value)| is_variable(name) && value.starts_with(NO_PROXY))
+/// Whether a text begins with a variable that excepts a request from other servers, or that has
+/// settings of PHP.
+pub(super) fn decides(variable: &str) -> bool {
+    let mut names = PHP_VARIABLES.into_iter().chain([NO_PROXY]);
+    names.any(|name| variable.starts_with(name))
+}
+
+/// Whether an expression matches the path that a target leads to.
+fn matches_target(expression: &str, to: &str) -> bool {
+    let path = to.split('?').next().unwrap_or_default();
+    let mut parts = path.split('$');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let of_group = |part: &str| format!("{ANY_GROUP}{}", part.trim_start_matches(is_digit));
+    PathArea::Regex(expression.to_owned()).has(&(first + &parts.map(of_group).collect::<String>()))
+}
+
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit()
 }
 
 /// Whether a rule refuses hidden files, which are never served anyway.

@@ -24,7 +24,7 @@ const CGI_HANDLERS: [&str; 7] = [
 const MODULE_HANDLERS: [&str; 4] = [PHP_TYPE, "php-script", "php5-script", "php7-script"];
 
 /// The type that mod_php takes for its own, and how its other types begin.
-const PHP_TYPE: &str = "application/x-httpd-php";
+pub(super) const PHP_TYPE: &str = "application/x-httpd-php";
 
 /// A script that no configuration names.
 pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
@@ -35,6 +35,9 @@ const NO_HANDLERS: [&str; 2] = ["none", "default-handler"];
 /// Handlers of pages that Apache makes itself.
 const OWN_PAGES: [&str; 5] =
     ["server-status", "server-info", "ldap-status", "balancer-manager", "heartbeat"];
+
+/// Variables with settings of PHP, for php-fpm.
+pub(super) const PHP_VARIABLES: [&str; 2] = ["PHP_ADMIN_VALUE", "PHP_VALUE"];
 
 /// Directives with settings of PHP.
 const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
@@ -112,8 +115,8 @@ impl<'a> HostImport<'_, 'a> {
 
     /// The names of handlers and types that an `Action` leads to a script, which may be a gate.
     fn actions(&mut self) -> Vec<String> {
-        let sections = self.sections.iter();
-        let lines: Vec<&'a Directive> = sections.flat_map(|one| one.all("Action")).collect();
+        let lines = self.action_lines();
+        self.actions_of_files(&lines);
         for line in &lines {
             let name = line.first().to_ascii_lowercase();
             if name.contains('/') && !name.starts_with(PHP_TYPE) {
@@ -123,6 +126,20 @@ impl<'a> HostImport<'_, 'a> {
             }
         }
         lines.into_iter().map(|line| line.first().to_ascii_lowercase()).collect()
+    }
+
+    fn action_lines(&self) -> Vec<&'a Directive> {
+        self.sections.iter().flat_map(|one| one.all("Action")).collect()
+    }
+
+    /// Whether a handler or a type, in lower case, passes a file to PHP or another program, to
+    /// another server or to the script of an `Action`.
+    pub(super) fn runs_files(&self, name: &str) -> bool {
+        let is_action = |line: &&Directive| line.first().eq_ignore_ascii_case(name);
+        CGI_HANDLERS.contains(&name)
+            || name.starts_with("proxy:")
+            || self.php_handler(name).is_some()
+            || self.action_lines().iter().any(is_action)
     }
 
     /// The source of CGI programs is not sent, nor what an `Action` passes to a script, and the
@@ -145,7 +162,7 @@ impl<'a> HostImport<'_, 'a> {
                 if !is_program || !is_set && !adds {
                     continue;
                 }
-                let names = program_extensions(&line.arguments[1..]);
+                let names = program_extensions(line);
                 let area = match is_set {
                     true => Some(section.area.clone()),
                     false if names.is_empty() => continue,
@@ -401,9 +418,9 @@ impl<'a> HostImport<'_, 'a> {
     /// Settings of PHP in `SetEnv PHP_ADMIN_VALUE`: a variable of the pool sets none.
     fn settings_by_variable(&mut self) {
         let sections = self.sections.iter().flat_map(|one| one.directives.iter().copied());
-        let names = ["PHP_ADMIN_VALUE", "PHP_VALUE"];
-        let of_php: Vec<&'a Directive> =
-            sections.filter(|line| line.is("SetEnv") && names.contains(&line.first())).collect();
+        let is_of_php =
+            |line: &&Directive| line.is("SetEnv") && PHP_VARIABLES.contains(&line.first());
+        let of_php: Vec<&'a Directive> = sections.filter(is_of_php).collect();
         for line in of_php {
             let value = line.argument(1);
             let decides = deciding_settings().any(|name| value.contains(name));
@@ -418,8 +435,9 @@ impl<'a> HostImport<'_, 'a> {
     pub(super) fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
         if line.is("SetEnv") && !line.first().starts_with("proxy-") {
             let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
-            let other = ["nokeepalive", "no-gzip", "dont-vary", "PHP_ADMIN_VALUE", "PHP_VALUE"];
-            let is_other = other.contains(&line.first());
+            let of_apache = ["nokeepalive", "no-gzip", "dont-vary"];
+            let is_other =
+                of_apache.into_iter().chain(PHP_VARIABLES).any(|one| one == line.first());
             let name = line.first().to_owned();
             return (!is_other).then_some(PoolEntry { table: "env", name, value });
         }
@@ -442,11 +460,11 @@ pub(super) fn deciding_settings() -> impl Iterator<Item = &'static str> {
     CONFINING.into_iter().chain(["auto_prepend_file"])
 }
 
-fn is_on(value: &str) -> bool {
+pub(super) fn is_on(value: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
 }
 
-fn is_engine(line: &Directive) -> bool {
+pub(super) fn is_engine(line: &Directive) -> bool {
     PHP_SETTINGS.iter().any(|name| line.is(name)) && line.first() == "engine"
 }
 
@@ -461,13 +479,13 @@ fn scripts_below(area: &PathArea) -> PathArea {
 }
 
 /// Whether an area is an expression for the source of PHP alone.
-fn is_of_php(area: &PathArea) -> bool {
+pub(super) fn is_of_php(area: &PathArea) -> bool {
     matches!(area, PathArea::Regex(_)) && other_name(area).is_none()
 }
 
-/// The extensions of these but PHP's, as expressions.
-fn program_extensions(extensions: &[String]) -> Vec<String> {
-    let names = extensions.iter().map(|one| one.trim_start_matches('.'));
+/// The extensions that a line adds a handler or a type to but PHP's, as expressions.
+pub(super) fn program_extensions(line: &Directive) -> Vec<String> {
+    let names = line.arguments.iter().skip(1).map(|one| one.trim_start_matches('.'));
     let names = names.filter(|one| !one.to_ascii_lowercase().starts_with("php"));
     names.map(regex::escape).collect()
 }

@@ -1,6 +1,6 @@
 //! Directives of Apache without a finding of their own, and why none is needed or what to do.
 
-use super::host_rewrites::NO_PROXY;
+use super::host_rewrites::decides;
 use crate::source_directive::Directive;
 
 /// What a directive without a finding of its own is.
@@ -286,7 +286,8 @@ fn of_condition(directive: &Directive) -> ApacheDirective {
         let known = ["Header", "SetEnv", "ExpiresDefault", "ErrorDocument", "ExpiresActive"];
         known.iter().any(|name| one.is(name))
     };
-    match directive.block.iter().all(is_response) {
+    let sets_php = |one: &Directive| one.is("SetEnv") && decides(one.first());
+    match directive.block.iter().all(|one| is_response(one) && !sets_php(one)) {
         true => ApacheDirective::ByHand(
             "conditions by request have no counterpart but in `.htaccess` files, with `htaccess = \
              true`",
@@ -302,7 +303,7 @@ fn of_variable(directive: &Directive, at: usize) -> ApacheDirective {
         |known: &[&str]| sets.clone().all(|one| known.iter().any(|name| one.starts_with(name)));
     let known = ["HTTP_AUTHORIZATION", "no-gzip", "dont-vary", "nokeepalive", "downgrade"];
     match () {
-        () if sets.clone().any(|one| one.starts_with(NO_PROXY)) => ApacheDirective::Access,
+        () if sets.clone().any(decides) => ApacheDirective::Access,
         () if are_all_of(&known) => ApacheDirective::NotNeeded,
         () => ApacheDirective::ByHand(
             "variables by request have no counterpart; a use of one for access is named on its own",

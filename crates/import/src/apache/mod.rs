@@ -22,12 +22,15 @@ mod rewrite_chain;
 mod script_merge;
 mod served_hosts;
 mod unrun_scripts;
+mod virtual_host;
 mod virtual_hosts;
 
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
 mod proxied_paths_tests;
+#[cfg(test)]
+mod rewrite_tests;
 #[cfg(test)]
 mod script_tests;
 #[cfg(test)]

@@ -34,7 +34,10 @@ impl PathArea {
             (PathArea::Below(outer), PathArea::Below(inner)) => is_below(inner, outer),
             (PathArea::Below(outer), PathArea::Regex(text)) => {
                 let begin = format!("^{}/", regex::escape(outer));
-                text.starts_with(&begin) && alternatives(text).len() == 1
+                // The slash may be missing before these.
+                let is_optional = |rest: &str| rest.starts_with(['?', '*', '{']);
+                let rest = text.strip_prefix(&begin);
+                rest.is_some_and(|rest| !is_optional(rest)) && alternatives(text).len() == 1
             }
             (one, other) => one == other,
         }
@@ -418,6 +421,22 @@ mod tests {
         for (text, path, matches) in cases {
             let area = of_files(&section(text), &PathArea::all());
             assert_eq!(area.has(path), matches, "{text} {path} {area:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_has_the_paths_of_an_expression_that_begins_with_its_name_and_a_slash() {
+        let docs = PathArea::Below("/docs".to_owned());
+        for (text, covers) in [
+            ("^/docs/x", true),
+            ("^/docs/[^/]+", true),
+            ("^/docs/+x", true),
+            ("^/docs/?x", false),
+            ("^/docs/*x", false),
+            ("^/docs/{0,1}x", false),
+            ("^/docs/x|y", false),
+        ] {
+            assert_eq!(docs.covers(&PathArea::Regex(text.to_owned())), covers, "{text}");
         }
     }
 

@@ -16,12 +16,13 @@ use crate::toml_text;
 use crate::values::{alternatives, parts};
 
 /// The name of a script that a request for its folder runs.
-const INDEX: &str = "index.php";
+pub(super) const INDEX: &str = "index.php";
 
 /// Extensions that some have PHP in.
 const OTHER_ENDS: [&str; 8] = ["html", "htm", "inc", "xml", "js", "css", "txt", "module"];
 
 /// The pool of some paths.
+#[derive(Clone)]
 pub(super) struct PathPool<'a> {
     /// The paths.
     area: PathArea,
@@ -122,7 +123,7 @@ impl<'a> HostImport<'_, 'a> {
             return;
         }
         let own = self.own_pool();
-        for PathPool { area, pool, line } in std::mem::take(&mut self.path_pools) {
+        for PathPool { area, pool, line } in self.path_pools.clone() {
             // Scripts of an alias run for its own paths alone.
             if self.is_alias(&area) || self.is_confined_alike(own.as_deref(), &pool) {
                 continue;
@@ -131,6 +132,14 @@ impl<'a> HostImport<'_, 'a> {
                        after a fallback or a rewrite: serve the folder as a site of its own";
             self.report.access_left_out(&line.place, &line.shown(), why);
         }
+    }
+
+    /// Whether a script that is requested by its own path runs with the user and the limits of the
+    /// site.
+    pub(super) fn runs_as_site(&self, script: &str) -> bool {
+        let found = self.path_pools.iter().find(|one| one.area.has(script));
+        let own = self.own_pool();
+        found.is_none_or(|one| self.is_confined_alike(own.as_deref(), &one.pool))
     }
 
     /// Whether the scripts of both pools have the same user and the same limits.

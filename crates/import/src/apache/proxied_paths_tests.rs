@@ -84,6 +84,26 @@ fn exceptions_that_no_pattern_has_are_left_out_as_access_and_lead_nowhere() {
 }
 
 #[test]
+fn exceptions_below_a_prefix_that_is_taken_off_are_left_out_as_access_and_lead_nowhere() {
+    for exception in ["ProxyPass /app/static !", "ProxyPassMatch ^/app/v[0-9]+ !"] {
+        for app in
+            ["ProxyPass /app/ http://127.0.0.1:3000/", "ProxyPass /app http://127.0.0.1:3000"]
+        {
+            let lines = format!("{exception}\n{app}");
+            let imported = of_host(&lines);
+            assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+            for path in ["/app/static/x", "/app/x"] {
+                assert!(!is_proxied(&imported, path), "{path}\n{lines}\n{}", imported.toml);
+                assert!(is_denied(&imported, path), "{path}\n{lines}\n{}", imported.toml);
+            }
+        }
+    }
+    let other = of_host("ProxyPass /static !\nProxyPass /app/ http://127.0.0.1:3000/");
+    assert!(other.report.keeps_access(), "{}", other.report);
+    assert!(other.toml.contains("strip_prefix = true"), "{}", other.toml);
+}
+
+#[test]
 fn a_variable_that_excepts_requests_from_other_servers_is_left_out_as_access() {
     for line in [
         "SetEnvIf Request_URI ^/api/internal no-proxy",

@@ -204,7 +204,9 @@ impl RewriteChain<'_> {
     /// Why there is none, as the end of a sentence.
     pub fn target(&self, base: &str, root: &str) -> Result<String, String> {
         let text = self.rule.argument(1);
-        let text = text.strip_prefix(root).filter(|rest| rest.starts_with('/')).unwrap_or(text);
+        let mut roots = [root, "%{DOCUMENT_ROOT}"].into_iter();
+        let below = |root| text.strip_prefix(root).filter(|rest| rest.starts_with('/'));
+        let text = roots.find_map(below).unwrap_or(text);
         let is_whole = text.starts_with(['/', '%']) || text.contains("://");
         let text = if is_whole { text.to_owned() } else { format!("{base}/{text}") };
         let (path, query) = match text.split_once('?') {
@@ -294,6 +296,13 @@ fn flags(text: &str) -> Vec<(String, String)> {
         None => (flag.to_ascii_uppercase(), String::new()),
     })
     .collect()
+}
+
+/// The handlers and types that a rule sets, in lower case.
+pub(super) fn handlers_of(rule: &Directive) -> Vec<String> {
+    let is_handler = |name: &str| ["H", "HANDLER", "T", "TYPE"].contains(&name);
+    let all = flags(rule.argument(2)).into_iter().filter(|(name, _)| is_handler(name));
+    all.map(|(_, value)| value.to_ascii_lowercase()).collect()
 }
 
 fn has_flag(condition: &Directive, names: [&str; 2]) -> bool {
@@ -455,6 +464,7 @@ mod tests {
         assert_eq!(target("/b.php?p=$1", "[L,QSA]").as_deref(), Ok("/b.php?p=$1"));
         assert_eq!(target("/b?", "[R]").as_deref(), Ok("/b?"));
         assert_eq!(target("/srv/www/b", "").as_deref(), Ok("/b"));
+        assert_eq!(target("%{DOCUMENT_ROOT}/b", "").as_deref(), Ok("/b"));
         let https = target("https://%{HTTP_HOST}%{REQUEST_URI}", "[R=301]");
         assert_eq!(https.as_deref(), Ok("https://$host$0"));
         assert!(target("/b/%1", "").is_err());

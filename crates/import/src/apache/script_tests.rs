@@ -61,6 +61,32 @@ fn what_an_action_passes_to_a_script_is_not_sent() {
     expect_denied(of_php, &[], &["/a.php"]);
     let of_type = of_host("Action application/pdf /gate.php");
     assert!(!of_type.report.keeps_access(), "{}", of_type.report);
+    for rule in [
+        r"^/members/.*\.pdf$ - [H=gate]",
+        r"\.pdf$ - [NC,handler=GATE,L]",
+        r"\.pdf$ - [E=HTTP_AUTHORIZATION:x,T=gate]",
+        r"\.cgi$ - [H=cgi-script]",
+        r"\.pdf$ - [H=proxy:http://127.0.0.1:3000]",
+    ] {
+        let imported = of_host(&format!("{gate}\nRewriteEngine on\nRewriteRule {rule}"));
+        assert!(!imported.report.keeps_access(), "{rule}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn what_a_htaccess_file_passes_to_the_script_of_an_action_is_left_out_as_access() {
+    for (folder, action, is_access) in [
+        ("gates", "gate", true),
+        ("gates-pdf", "gate", true),
+        ("gates-rule", "gate", true),
+        ("gates-php", "gate", false),
+        ("gates", "other", false),
+    ] {
+        let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
+        let lines = format!("Action {action} /gate.php\nDocumentRoot /srv/{folder}\n{root}");
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
 }
 
 #[test]
@@ -163,7 +189,12 @@ fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
         ("typed", "AddType application/x-httpd-php .php", true),
         ("removed", "AddType application/x-httpd-php .php", true),
         ("added", "AddType application/x-httpd-php .php", true),
+        ("on", "AddType application/x-httpd-php .php", true),
         ("pdf", "AddType application/x-httpd-php .php", false),
+        ("own", "AddType application/x-httpd-php .php", false),
+        ("hard", "AddType application/x-httpd-php .php", false),
+        ("none", "AddType application/x-httpd-php .php", false),
+        ("off", "AddType application/x-httpd-php .php", false),
         ("typed", "AddHandler application/x-httpd-php .php", false),
     ] {
         let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
@@ -260,6 +291,36 @@ fn scripts_that_may_run_for_paths_of_another_pool_are_left_out_as_access() {
     }
     let none = of_host(&format!("{www}\n{}", of_folder("site1/app", &passes_to("a"))));
     assert!(none.report.keeps_access(), "{}", none.report);
+}
+
+#[test]
+fn the_script_of_an_error_page_runs_as_in_apache_or_is_left_out_as_access() {
+    let (www, alias) = (passes_to("www"), "Alias /pma /srv/pma\n");
+    let app = |pool: &str| in_folder("/srv/site1/app", &passes_to(pool));
+    let module = "LoadModule php_module /m.so\nAddType application/x-httpd-php .php";
+    let limits = |line: &str| format!("{module}\n{}", in_folder("/srv/site1/app", line));
+    let some = in_folder("/srv/site1/a", &www);
+    for (handlers, page, is_access) in [
+        (format!("{www}\n{}", app("a")), "/app/error.php", true),
+        (format!("{www}\n{}", app("a")), "/app/", true),
+        (format!("{www}\n{}", app("a")), "/app/error.php/404", true),
+        (format!("{www}\n{}", app("a")), "/app/error.html", false),
+        (format!("{www}\n{}", app("a")), "/error.php", false),
+        (format!("{www}\n{}", app("www2")), "/app/error.php", false),
+        (format!("{www}\n{alias}{}", in_folder("/srv/pma", &passes_to("a"))), "/pma/e.php", true),
+        (limits("php_admin_value open_basedir /srv/site1/app"), "/app/error.php", true),
+        (limits("php_value memory_limit 8M"), "/app/error.php", false),
+        (limits("php_admin_flag engine off"), "/app/error.php", true),
+        (limits("SetHandler none"), "/app/error.php", true),
+        (some.clone(), "/e.php", true),
+        (some, "/a/e.php", false),
+        (String::new(), "/e.php", true),
+    ] {
+        let imported = of_host(&format!("{handlers}\nErrorDocument 404 {page}"));
+        let Imported { report, toml, .. } = &imported;
+        assert_eq!(!report.keeps_access(), is_access, "{handlers}\n{page}\n{toml}\n{report}");
+        assert_eq!(!toml.contains("error_pages"), is_access, "{handlers}\n{page}\n{toml}");
+    }
 }
 
 #[test]
@@ -372,4 +433,28 @@ fn paths_that_lead_elsewhere_lead_to_no_file_of_the_document_root() {
     expect_denied(lines, &["/private/x"], &["/x"]);
     let config = written(&of_host(lines));
     assert_eq!(config.sites[0].root, std::path::Path::new("/srv/app"));
+}
+
+#[test]
+fn other_names_of_htaccess_files_and_settings_by_variables_are_left_out_as_access() {
+    for lines in [
+        "AccessFileName .acl",
+        "AccessFileName .acl .htaccess",
+        "SetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"",
+        "<Location /a>\nSetEnv PHP_ADMIN_VALUE \"disable_functions=exec\"\n</Location>",
+        "SetEnv PHP_VALUE \"auto_prepend_file=/srv/gate.php\"",
+        "<Files admin.php>\nphp_value auto_prepend_file /srv/gate.php\n</Files>",
+        "<FilesMatch a>\nphp_admin_value disable_classes X\n</FilesMatch>",
+        "SetEnvIf Request_URI ^/a PHP_ADMIN_VALUE=open_basedir=/srv/site1",
+        "SetEnvIfExpr \"%{REQUEST_URI} =~ /a/\" PHP_VALUE=auto_prepend_file=/srv/gate.php",
+        "RewriteEngine on\nRewriteRule ^/a - [E=PHP_ADMIN_VALUE:open_basedir=/srv/site1]",
+        "<If true>\nSetEnv PHP_ADMIN_VALUE \"open_basedir=/srv/site1\"\n</If>",
+    ] {
+        let imported = of_host(lines);
+        assert!(!imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        assert!(!imported.toml.contains("PHP_ADMIN_VALUE"), "{lines}\n{}", imported.toml);
+    }
+    for lines in ["AccessFileName .htaccess", "SetEnv PHP_VALUE memory_limit=99M"] {
+        assert!(of_host(lines).report.keeps_access(), "{lines}");
+    }
 }

@@ -60,6 +60,23 @@ fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
         host("ServerName c.example\nServerAlias *.b.example.com"),
     ];
     assert!(!of_host(&longer.concat()).report.keeps_access());
+    for (wildcard, exact, is_hidden) in [
+        ("192.0.2.1:80", "192.0.2.2:80", false),
+        ("192.0.2.1:80", "192.0.2.1:80", true),
+        ("192.0.2.1", "192.0.2.1:80", true),
+        ("*:80", "192.0.2.1:80", false),
+        // The address may be the only one of the machine.
+        ("192.0.2.1:80", "*:80", true),
+        ("_default_:80", "*:80", true),
+    ] {
+        let imported = of_host(&format!(
+            "</VirtualHost>\n<VirtualHost {wildcard}>\nDocumentRoot /srv/b\nServerName b.example\n\
+             ServerAlias *.example.com\n</VirtualHost>\n<VirtualHost {exact}>\n\
+             DocumentRoot /srv/c\nServerName admin.example.com"
+        ));
+        let Imported { report, toml, .. } = &imported;
+        assert_eq!(!report.keeps_access(), is_hidden, "{wildcard} {exact}\n{toml}\n{report}");
+    }
     let elsewhere = "</VirtualHost>\n<VirtualHost *:443>\nServerName admin.example.com\n\
                      DocumentRoot /srv/c\nSSLEngine on\nSSLCertificateFile /c.pem";
     let elsewhere = [host("ServerName b.example\nServerAlias *.example.com"), elsewhere.to_owned()];

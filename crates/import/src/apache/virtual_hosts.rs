@@ -7,77 +7,14 @@ use super::host_addresses::{self, address};
 use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
+use super::virtual_host::{MovedHost, VirtualHost, wildcards};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
 use crate::listen_addresses::{Listen, Reach, addresses, reach};
-use crate::report::{ImportReport, SourceLine};
+use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
-
-/// A virtual host, or the server itself.
-pub(super) struct VirtualHost<'a> {
-    /// `<VirtualHost>`; none: the server itself.
-    pub section: Option<&'a Directive>,
-    /// Its place.
-    pub place: SourceLine,
-    /// Its directives.
-    pub directives: &'a [Directive],
-    /// The addresses that it is served at.
-    pub listens: Vec<Listen>,
-    /// Its names.
-    pub names: Vec<String>,
-    /// Whether requests for unknown names are its own.
-    pub is_default: bool,
-    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
-    to_https: Option<u16>,
-    /// Names that are redirected elsewhere.
-    moved: Vec<MovedHost<'a>>,
-    /// The lines that these come from.
-    pub moved_lines: Vec<&'a Directive>,
-}
-
-/// A name of a virtual host that is redirected.
-pub(super) struct MovedHost<'a> {
-    /// The name.
-    pub host: String,
-    /// The target, in maitred's words.
-    pub to: String,
-    /// The status.
-    pub status: String,
-    /// The directive.
-    pub from: &'a Directive,
-}
-
-impl VirtualHost<'_> {
-    /// Whether it is served over TLS.
-    pub fn has_tls(&self) -> bool {
-        self.listens.iter().any(|one| one.is_tls)
-    }
-
-    fn is_only_redirect(&self) -> bool {
-        self.to_https.is_some() && !self.has_tls()
-    }
-
-    fn shares_port(&self, other: &VirtualHost<'_>) -> bool {
-        let ports = |host: &VirtualHost<'_>| {
-            host.listens.iter().map(|one| one.port).collect::<BTreeSet<u16>>()
-        };
-        !ports(self).is_disjoint(&ports(other))
-    }
-
-    /// Whether a `ServerAlias` with a wildcard matches a name.
-    fn has_wildcard_for(&self, name: &str) -> bool {
-        let aliases = self.directives.iter().filter(|one| one.is("ServerAlias"));
-        let mut wildcards =
-            aliases.flat_map(|one| &one.arguments).filter(|word| word.contains(['*', '?']));
-        wildcards.any(|word| {
-            let text = regex::escape(word).replace("\\*", ".*").replace("\\?", ".");
-            let pattern = regex::Regex::new(&format!("(?i)^(?:{text})$"));
-            pattern.is_ok_and(|pattern| pattern.is_match(name))
-        })
-    }
-}
 
 /// The import of all virtual hosts.
 pub(super) struct HostsImport<'w, 'a> {
@@ -145,11 +82,15 @@ impl<'a> HostsImport<'_, 'a> {
         self.report.kept(&section.place, &section.shown());
         let engine = last(&section.block, "SSLEngine").or(last(&self.config.tree, "SSLEngine"));
         let is_tls = engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"));
-        let mut own: Vec<Listen> = Vec::new();
+        let (mut own, mut for_all) = (Vec::new(), Vec::new());
         for text in &section.arguments {
             self.named(section, text);
-            let found = host_addresses::served_at(text, listens);
-            own.extend(found.into_iter().map(|listen| Listen { is_tls, ..listen }));
+            let found = host_addresses::served_at(text, listens).into_iter();
+            let found: Vec<Listen> = found.map(|listen| Listen { is_tls, ..listen }).collect();
+            if host_addresses::is_for_all(text) {
+                for_all.extend(found.iter().cloned());
+            }
+            own.extend(found);
         }
         if own.is_empty() {
             let why = "no `Listen` has its port, and Apache does not serve it";
@@ -160,7 +101,9 @@ impl<'a> HostsImport<'_, 'a> {
             place: section.place.clone(),
             directives: &section.block,
             listens: own,
+            for_all,
             names: self.names(&section.block),
+            wildcards: wildcards(&section.block),
             is_default: false,
             to_https: None,
             moved: Vec::new(),
@@ -194,12 +137,15 @@ impl<'a> HostsImport<'_, 'a> {
         }
         let place = root.or(self.config.tree.first());
         let Some(place) = place.map(|one| one.place.clone()) else { return };
+        let listens = if free.is_empty() { listens.to_vec() } else { free };
         let mut host = VirtualHost {
             section: None,
             place,
             directives: &self.config.tree,
-            listens: if free.is_empty() { listens.to_vec() } else { free },
+            for_all: listens.clone(),
+            listens,
             names: self.names(&self.config.tree),
+            wildcards: wildcards(&self.config.tree),
             is_default: false,
             to_https: None,
             moved: Vec::new(),
@@ -529,11 +475,11 @@ impl<'a> HostsImport<'_, 'a> {
     fn reached_names(&mut self, host: &VirtualHost<'a>, all: &[VirtualHost<'a>]) -> Vec<String> {
         let mut names = host.names.clone();
         for other in all.iter().take_while(|other| other.place != host.place) {
-            if !other.shares_port(host) {
+            if !other.may_precede(host) {
                 continue;
             }
             names.retain(|name| {
-                let is_hidden = other.has_wildcard_for(name);
+                let is_hidden = other.wildcards.iter().any(|pattern| pattern.is_match(name));
                 if is_hidden {
                     let why = format!(
                         "`{name}` leads to the virtual host at {}, which precedes it and has a \
