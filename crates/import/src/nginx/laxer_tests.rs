@@ -204,6 +204,10 @@ fn files_that_nginx_does_not_send_are_named() {
         "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
         "location = /secret.pdf { try_files /a/$host.html =404; }",
         "location = /secret.pdf { try_files /login.html @php; } PHP",
+        "location / { try_files /public$uri /public/index.php?$query_string; } PHP",
+        "location / { try_files $uri.html $uri/index.html =404; }",
+        "location / { try_files $request_filename /index.php; } PHP",
+        "try_files /public$uri =404;",
     ]);
     let two = ["a", "b"].map(|name| format!("location = /{name}.pdf {{ include /shared.conf; }}"));
     let servers = format!("server {{ root /srv/app; {} }}", two.concat());
@@ -236,6 +240,12 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "location /a/ { if ($uri ~ \\.pdf$) { rewrite ^ /denied.html last; } }",
         "location /a/ { if ($allowed = 0) { return 302 /login; } }",
         "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
+        "location / { rewrite ^/(?!public/)(.*)$ /public/$1 last; }",
+        "if ($host ~ ^(.+)\\.example\\.com$) { set $sub $1; } rewrite ^(.*)$ /$sub$1 break;",
+        "if ($uri ~ ^/private/) { rewrite ^(.*)$ /denied$1 last; }",
+        "if ($uri ~ ^/private/) { rewrite ^ $login_page last; }",
+        "if ($host ~ ^(.+)\\.example$) { rewrite ^ /$1$uri break; }",
+        "rewrite ^/private/(.*)$ denied/$1 last;",
     ]);
     says_nothing(&[
         "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
@@ -245,6 +255,8 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",
         "location = /favicon.ico { rewrite ^(.*)$ /img/favicon.ico last; }",
         "if (-f $document_root/maintenance.html) { rewrite ^ /maintenance.html last; }",
+        "location / { rewrite ^/static/(?!v2)v1/(.*)$ /static/$1 last; }",
+        "if ($http_accept ~ webp) { rewrite ^/img/(.*)\\.png$ /img/$1.webp break; }",
     ]);
 }
 
@@ -435,7 +447,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 27] = [
+const LAXER: [(&str, &str); 29] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -471,6 +483,8 @@ const LAXER: [(&str, &str); 27] = [
     ("if ($uri ~ ^/private/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
     ("if ($uri !~ ^/public/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
     ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
+    ("location / { rewrite ^/(?!public/)(.*)$ /public/$1 last; }", "/composer.json"),
+    ("if ($uri ~ ^/private/) { rewrite ^(.*)$ /denied$1 last; }", "/private/a.txt"),
     ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
     (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
     (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),

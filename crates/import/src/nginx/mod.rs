@@ -14,6 +14,7 @@ mod listings;
 mod location;
 mod location_search;
 mod missing_files;
+mod own_paths;
 mod php_locations;
 mod redirect_target;
 mod responses;
