@@ -179,11 +179,11 @@ fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
                     return 301 https://$host$request_uri; }";
     for other in [closed, redirect] {
         for line in ["ssl_verify_client on;", "auth_request /check;"] {
-            let imported = of_http(&format!("{other} {site}"), line);
+            let imported = of_http(&format!("{other}\n{site}"), line);
             assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
             let alone = of_http(
                 &format!(
-                    "{other} server {{ listen 443 ssl; server_name a.example; \
+                    "{other}\nserver {{ listen 443 ssl; server_name a.example; \
                                           root /srv/a; }}"
                 ),
                 line,
@@ -525,7 +525,7 @@ fn expanded(lines: &str) -> String {
 fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
     for (beside, (lines, path)) in BESIDE.iter().flat_map(|one| LAXER.map(|laxer| (one, laxer))) {
         let Imported { toml, report, .. } = of_server(&format!("{beside} {}", expanded(lines)));
-        let written = WrittenSites::of(&toml, &written_from(&toml));
+        let written = WrittenSites::of_toml(&toml, &written_from(&toml));
         let served = written.from("/nginx.conf:1").map(|site| site.serve(path));
         let is_refused = served.is_some_and(|served| served.behind == Behind::Nothing);
         assert!(is_refused || !report.keeps_access(), "{beside} {lines}: {path}\n{toml}\n{report}");
@@ -545,7 +545,7 @@ fn written_from(toml: &str) -> Vec<&'static str> {
 fn hidden_paths_that_nginx_denies_reach_no_other_server() {
     let deny = r"location ~ /\.(?!well-known) { deny all; }";
     let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
-    let written = WrittenSites::of(&toml, &written_from(&toml));
+    let written = WrittenSites::of_toml(&toml, &written_from(&toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     let behind = |path: &str| site.serve(path).behind;
     for path in ["/.git/config", "/a/.env", "/.well-knownx"] {
@@ -565,7 +565,7 @@ fn the_users_of_an_inner_location_are_those_of_its_paths() {
         "auth_basic x; auth_basic_user_file /etc/group; PHP \
          location /admin/ { auth_basic_user_file /etc/passwd; PHP }",
     );
-    let written = WrittenSites::of(&imported.toml, &written_from(&imported.toml));
+    let written = WrittenSites::of_toml(&imported.toml, &written_from(&imported.toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     for (path, users) in
         [("/admin/a.php", "/etc/passwd"), ("/admin/a.txt", "/etc/passwd"), ("/a.php", "/etc/group")]
@@ -574,4 +574,21 @@ fn the_users_of_an_inner_location_are_those_of_its_paths() {
         assert_eq!(served.users.as_deref(), Some(std::path::Path::new(users)), "{path}");
     }
     assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn sites_are_compared_whatever_files_are_on_this_machine() {
+    let users = "location /z/ { auth_basic x; auth_basic_user_file /nonexistent/users; PHP }";
+    let laxer = "location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }";
+    let report = of_server(&expanded(&format!("{users} {laxer} PHP"))).report.to_string();
+    assert!(report.contains("at paths such as"), "{report}");
+    says_nothing(&[&format!("{users} PHP")]);
+}
+
+#[test]
+fn a_result_that_cannot_be_compared_is_named() {
+    let name = "x".repeat(300);
+    let http = format!("server {{ server_name {name}.example; root /srv/app; }}");
+    let report = of_http(&http, "").report.to_string();
+    assert!(report.contains("the result could not be compared"), "{report}");
 }
