@@ -218,3 +218,31 @@ impl WrittenSite {
             || roots.any(|root| path.starts_with(&root.path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_hidden_name_is_served_but_the_well_known_folder() {
+        let toml = "[[sites]]\nroot = \"/srv/a\"\n";
+        let sites = WrittenSites::of_toml(toml, &[""]);
+        let site = sites.from("").expect("a site");
+        for path in ["/.git/a", "/a/.b", "/.well-known/.a", "/a/.well-known/b"] {
+            assert_eq!(site.serve(path).behind, Behind::Nothing, "{path}");
+        }
+        assert_eq!(site.serve("/.well-known/a").behind, Behind::File);
+    }
+
+    #[test]
+    fn the_users_of_a_rule_are_replaced_by_a_file_that_exists() {
+        let of = |users: &str| {
+            let users = toml_text::string(users);
+            with_existing_users(&format!("{{ path = \"users = \", users = {users} }}"))
+        };
+        let bare = "{ path = \"users = \", users = \"/dev/null\" }".to_owned();
+        assert_eq!(of("/a/b"), Some((bare.clone(), "/a/b".to_owned())));
+        assert_eq!(of(r"/a\b"), Some((bare, r"/a\b".to_owned())));
+        assert_eq!(with_existing_users("{ path = \"/a\" }"), None);
+    }
+}
