@@ -191,7 +191,8 @@ impl OldServer {
         let root = folder.path().join("root");
         fs::create_dir(&root).expect("a folder can be made");
         for name in case.files {
-            let content = if name.ends_with(".php") { SCRIPT } else { "a file" };
+            let script = name.ends_with(".php").then(|| SCRIPT.to_owned());
+            let content = script.unwrap_or_else(|| format!("the file {name}"));
             let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
             write_file(&root.join(inner), file, content.as_bytes());
         }

@@ -71,6 +71,14 @@ impl SectionDraft {
         self.lists.push((name.to_owned(), vec![item]));
     }
 
+    /// Changes each item of a list.
+    pub fn change_list(&mut self, name: &str, change: impl Fn(&str) -> String) {
+        let found = self.lists.iter_mut().find(|(known, _)| known == name);
+        for item in found.into_iter().flat_map(|(_, items)| items) {
+            item.toml = change(&item.toml);
+        }
+    }
+
     /// Sets an entry of a table, once.
     pub fn entry(&mut self, table: &str, name: &str, value: Placed) {
         let found = self.tables.iter().position(|(known, _)| known == table);

@@ -2,13 +2,24 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use maitred_config::{Host, Site};
 use maitred_rules::path::{clean_path, is_dot_name, is_php_source};
 use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
 
+use crate::file_draft::{FileDraft, PoolDraft};
+use crate::report::{ImportReport, SourceLine};
+use crate::toml_text;
+
 /// A client that no rule names (RFC 5737).
 pub const ANY_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+
+/// A file that exists everywhere, in place of a file of users, which may be on another machine.
+const EXISTING_FILE: &str = "/dev/null";
+
+/// The beginning of the file of users in an item of `basic_auth`.
+const USERS: &str = "users = ";
 
 /// What is behind a path, if there is a file with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +52,39 @@ impl Served {
 pub struct WrittenSites(Vec<(String, Option<WrittenSite>)>);
 
 impl WrittenSites {
-    /// Those of a `maitred.toml`, whose sites come from these places in this order. None if it has
-    /// a mistake.
-    pub fn of(toml: &str, from: &[&str]) -> WrittenSites {
+    /// Those of a draft of the configuration `main`, whatever of its files is on this machine. A
+    /// mistake in it is a finding.
+    pub fn of(file: &FileDraft, main: &str, report: &mut ImportReport) -> WrittenSites {
+        let parsed = maitred_config::parse(&bare(file).to_toml(main), Path::new("/maitred.toml"));
+        let sites = match parsed {
+            Ok(config) => config.sites,
+            Err(mistakes) => {
+                let first = mistakes.iter().next().map(|one| one.sentence.clone());
+                not_compared(main, &first.unwrap_or_default(), report);
+                return WrittenSites(Vec::new());
+            }
+        };
+        let mut all = Vec::new();
+        for (mut site, draft) in sites.into_iter().zip(&file.sites) {
+            let items = draft.settings.list("basic_auth");
+            for (rule, item) in site.rules.basic_auth.iter_mut().zip(items) {
+                let (_, users) = with_existing_users(&item.toml).unwrap_or_default();
+                rule.users = Path::new("/").join(users);
+            }
+            let written = WrittenSite::new(site);
+            if written.is_none() {
+                not_compared(main, &format!("the rules of {} are wrong", draft.from), report);
+            }
+            all.push((draft.from.clone(), written));
+        }
+        WrittenSites(all)
+    }
+
+    /// Those of a `maitred.toml`, whose sites come from these places in this order.
+    #[cfg(test)]
+    pub fn of_toml(toml: &str, from: &[&str]) -> WrittenSites {
         let parsed = maitred_config::parse(toml, Path::new("/maitred.toml"));
-        let sites = parsed.map(|config| config.sites).unwrap_or_default();
-        let sites = sites.into_iter().map(WrittenSite::new);
+        let sites = parsed.expect("it has no mistake").sites.into_iter().map(WrittenSite::new);
         WrittenSites(from.iter().map(|from| (*from).to_owned()).zip(sites).collect())
     }
 
@@ -54,9 +92,7 @@ impl WrittenSites {
     pub fn from(&self, place: &str) -> Option<&WrittenSite> {
         self.0.iter().rfind(|(from, _)| from == place).and_then(|(_, site)| site.as_ref())
     }
-}
 
-impl WrittenSites {
     /// All of them, in their order.
     pub fn all(&self) -> impl Iterator<Item = Option<&WrittenSite>> {
         self.0.iter().map(|(_, site)| site.as_ref())
@@ -69,6 +105,41 @@ impl WrittenSites {
         let ranked = hosts.filter_map(|(host, site)| Some((rank(host, name)?, site)));
         ranked.max_by_key(|(rank, _)| *rank).map(|(_, site)| site)
     }
+}
+
+/// The finding that nothing or not all is compared.
+fn not_compared(main: &str, why: &str, report: &mut ImportReport) {
+    let place = SourceLine { file: Rc::from(main), line: 1, word: 0 };
+    let why = format!(
+        "the result could not be compared with it ({why}): correct the result, and compare what \
+         both serve"
+    );
+    report.access_left_out(&place, "the configuration", &why);
+}
+
+/// A draft without what rules for paths do not need, and with an existing file in place of each
+/// file that must exist.
+fn bare(file: &FileDraft) -> FileDraft {
+    let pools = file.pools.iter();
+    let pools = pools.map(|one| PoolDraft { name: one.name.clone(), ..PoolDraft::default() });
+    let mut sites = file.sites.clone();
+    for site in &mut sites {
+        site.cache = None;
+        site.settings.change_list("basic_auth", |item| {
+            with_existing_users(item).map_or_else(|| item.to_owned(), |(item, _)| item)
+        });
+    }
+    FileDraft { sites, pools: pools.collect(), ..FileDraft::default() }
+}
+
+/// An item of `basic_auth` with an existing file of users, and the name of its own.
+fn with_existing_users(item: &str) -> Option<(String, String)> {
+    let at = item.rfind(USERS)? + USERS.len();
+    let (before, value) = item.split_at(at);
+    let quote = value.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+    let (users, after) = value[1..].split_once(quote)?;
+    let existing = toml_text::string(EXISTING_FILE);
+    Some((format!("{before}{existing}{after}"), users.to_owned()))
 }
 
 /// How closely a host matches a name, if it does: an exact one, the longest `*.`, all.
@@ -145,5 +216,33 @@ impl WrittenSite {
         let hideable = path.strip_prefix("/.well-known/").unwrap_or(path);
         hideable.split('/').any(|name| is_dot_name(name.as_bytes()))
             || roots.any(|root| path.starts_with(&root.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_hidden_name_is_served_but_the_well_known_folder() {
+        let toml = "[[sites]]\nroot = \"/srv/a\"\n";
+        let sites = WrittenSites::of_toml(toml, &[""]);
+        let site = sites.from("").expect("a site");
+        for path in ["/.git/a", "/a/.b", "/.well-known/.a", "/a/.well-known/b"] {
+            assert_eq!(site.serve(path).behind, Behind::Nothing, "{path}");
+        }
+        assert_eq!(site.serve("/.well-known/a").behind, Behind::File);
+    }
+
+    #[test]
+    fn the_users_of_a_rule_are_replaced_by_a_file_that_exists() {
+        let of = |users: &str| {
+            let users = toml_text::string(users);
+            with_existing_users(&format!("{{ path = \"users = \", users = {users} }}"))
+        };
+        let bare = "{ path = \"users = \", users = \"/dev/null\" }".to_owned();
+        assert_eq!(of("/a/b"), Some((bare.clone(), "/a/b".to_owned())));
+        assert_eq!(of(r"/a\b"), Some((bare, r"/a\b".to_owned())));
+        assert_eq!(with_existing_users("{ path = \"/a\" }"), None);
     }
 }

@@ -74,7 +74,7 @@ mod tests {
             let toml = format!(
                 "[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv/a\"\ndeny = [\"/x\", {deny}]\n"
             );
-            let written = WrittenSites::of(&toml, &[&served[0].place.to_string()]);
+            let written = WrittenSites::of_toml(&toml, &[&served[0].place.to_string()]);
             let mut found = ImportReport::default();
             report(&written, &served, &mut found);
             let lines: Vec<usize> = found.findings().iter().map(|one| one.place.line).collect();

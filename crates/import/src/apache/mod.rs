@@ -91,13 +91,11 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     log_formats::access_log(&config, &mut file, &mut report);
     remote_ip(&config, &mut file, &mut report);
     census(&config.tree, &mut report);
-    let toml = file.to_toml(main);
-    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
-    let written = WrittenSites::of(&toml, &from);
+    let written = WrittenSites::of(&file, main, &mut report);
     let served = served_sites(files, main)?;
     closed_paths::report(&written, &served, &mut report);
     unrun_scripts::report(&config, &written, &served, &mut report);
-    Ok(Imported { toml, report, user_files: Vec::new() })
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// `RemoteIPTrustedProxy` and relatives: the proxies before Apache.

@@ -86,7 +86,7 @@ mod tests {
             "[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv/a\"\n\
              deny_php = [\"/x\", {deny_php}]\n"
         );
-        let written = WrittenSites::of(&toml, &[&served[0].place.to_string()]);
+        let written = WrittenSites::of_toml(&toml, &[&served[0].place.to_string()]);
         let mut found = ImportReport::default();
         report(&config.expect("a configuration"), &written, &served, &mut found);
         found.findings().iter().map(|one| one.place.line).collect()

@@ -7,13 +7,10 @@ use super::caddy_search::{CaddyReply, CaddySearch};
 use super::config_tree::SiteBlock;
 use super::path_areas::CaddyPath;
 use super::request_tests::TestedPath;
-use crate::file_draft::{FileDraft, PoolDraft};
 use crate::report::{ImportReport, SourceLine};
 use crate::rule_examples::{crossed_paths, within_bounds};
 use crate::served::{RulePaths, ServedRule};
 use crate::source_directive::Directive;
-use crate::toml_text;
-use crate::user_files::UserFile;
 use crate::written_site::{Behind, WrittenSite, WrittenSites};
 
 /// Deepest block that is searched for paths.
@@ -25,29 +22,12 @@ const UNKNOWN_PATH: &str = "/zz9";
 /// A hidden file that is served here.
 const WELL_KNOWN: &str = "/.well-known/zz9";
 
-/// A file that exists, in place of a file of users, which is written later.
-const USERS: &str = "/etc/passwd";
-
 /// A written site and the block that it is of.
 pub(super) struct ImportedBlock {
     /// A name of the site.
     pub host: String,
     /// The block.
     pub block: SiteBlock,
-}
-
-/// The written sites, without what their rules do not need.
-pub(super) fn written(file: &FileDraft, users: &[UserFile]) -> WrittenSites {
-    let pools = file.pools.iter();
-    let pools = pools.map(|one| PoolDraft { name: one.name.clone(), ..PoolDraft::default() });
-    let sites = file.sites.clone();
-    let bare = FileDraft { sites, pools: pools.collect(), ..FileDraft::default() };
-    let to = format!("users = {}", toml_text::string(USERS));
-    let toml = users.iter().fold(bare.to_toml(""), |toml, one| {
-        toml.replace(&format!("users = {}", toml_text::string(&one.name)), &to)
-    });
-    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
-    WrittenSites::of(&toml, &from)
 }
 
 /// Names the directives of Caddy whose paths are served to more clients.
@@ -207,7 +187,7 @@ mod tests {
         let blocks: Vec<ImportedBlock> = blocks.collect();
         let order = DirectiveOrder::new(&[]);
         let search = CaddySearch { environment: &|_| None, main: "/c/Caddyfile", order: &order };
-        report(&WrittenSites::of(&site, &[""]), &blocks, search, &mut found);
+        report(&WrittenSites::of_toml(&site, &[""]), &blocks, search, &mut found);
         found.to_string()
     }
 

@@ -30,6 +30,7 @@ use crate::file_draft::{FileDraft, Placed, PoolDraft};
 use crate::fpm::{PoolPlan, WebServer};
 use crate::report::{ImportReport, SourceLine};
 use crate::user_files::UserFile;
+use crate::written_site::WrittenSites;
 use crate::{FileReader, Imported, toml_text};
 use caddy_search::CaddySearch;
 use config_tree::CaddyConfig;
@@ -116,7 +117,7 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
     if let Some(control) = control {
         file.server.set("process_control_timeout", control);
     }
-    let written = laxer_blocks::written(&file, &user_files);
+    let written = WrittenSites::of(&file, main, &mut report);
     let search = CaddySearch { environment, main, order: &order };
     laxer_blocks::report(&written, &blocks, search, &mut report);
     Ok(Imported { toml: file.to_toml(main), report, user_files })

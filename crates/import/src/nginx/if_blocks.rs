@@ -2,7 +2,8 @@
 
 use super::client_tests::is_about_client;
 use super::location::Location;
-use super::redirect_target::{TargetKind, fallback_script, target};
+use super::own_paths::leads_elsewhere;
+use super::redirect_target::{TargetKind, target};
 use super::routing::REDIRECTS;
 use super::server::ServerImport;
 use crate::file_draft::Placed;
@@ -61,7 +62,7 @@ impl<'a> ServerImport<'_, 'a> {
         let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
         let is_about_file = test.trim_start_matches('!').starts_with('-');
         let is_gate = condition.block.iter().any(leads) && is_about_client(test)
-            || condition.block.iter().any(leads_to_one) && !is_about_file;
+            || condition.block.iter().any(leads_elsewhere) && !is_about_file;
         let what = condition.shown();
         condition.block.iter().for_each(|one| self.report.cover(one));
         match refuses || is_gate {
@@ -136,15 +137,4 @@ impl<'a> ServerImport<'_, 'a> {
         self.push("deny", back, toml);
         true
     }
-}
-
-/// Whether a `rewrite` leads all its paths to one: a page in their place, or a script that decides
-/// who sees them.
-pub(super) fn leads_to_one(rewrite: &Directive) -> bool {
-    let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
-    let path = to.split('?').next().unwrap_or_default();
-    rewrite.name == "rewrite"
-        && to.starts_with('/')
-        && !["permanent", "redirect"].contains(&flag)
-        && (!path.contains('$') || fallback_script(to).is_some())
 }

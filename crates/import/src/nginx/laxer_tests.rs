@@ -179,11 +179,11 @@ fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
                     return 301 https://$host$request_uri; }";
     for other in [closed, redirect] {
         for line in ["ssl_verify_client on;", "auth_request /check;"] {
-            let imported = of_http(&format!("{other} {site}"), line);
+            let imported = of_http(&format!("{other}\n{site}"), line);
             assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
             let alone = of_http(
                 &format!(
-                    "{other} server {{ listen 443 ssl; server_name a.example; \
+                    "{other}\nserver {{ listen 443 ssl; server_name a.example; \
                                           root /srv/a; }}"
                 ),
                 line,
@@ -204,6 +204,10 @@ fn files_that_nginx_does_not_send_are_named() {
         "location ~ ^/(?!assets/) { proxy_pass http://127.0.0.1:3000; }",
         "location = /secret.pdf { try_files /a/$host.html =404; }",
         "location = /secret.pdf { try_files /login.html @php; } PHP",
+        "location / { try_files /public$uri /public/index.php?$query_string; } PHP",
+        "location / { try_files $uri.html $uri/index.html =404; }",
+        "location / { try_files $request_filename /index.php; } PHP",
+        "try_files /public$uri =404;",
     ]);
     let two = ["a", "b"].map(|name| format!("location = /{name}.pdf {{ include /shared.conf; }}"));
     let servers = format!("server {{ root /srv/app; {} }}", two.concat());
@@ -236,6 +240,12 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "location /a/ { if ($uri ~ \\.pdf$) { rewrite ^ /denied.html last; } }",
         "location /a/ { if ($allowed = 0) { return 302 /login; } }",
         "rewrite ^/members/(.*)$ /auth.php?f=$1&u=$remote_user last;",
+        "location / { rewrite ^/(?!public/)(.*)$ /public/$1 last; }",
+        "if ($host ~ ^(.+)\\.example\\.com$) { set $sub $1; } rewrite ^(.*)$ /$sub$1 break;",
+        "if ($uri ~ ^/private/) { rewrite ^(.*)$ /denied$1 last; }",
+        "if ($uri ~ ^/private/) { rewrite ^ $login_page last; }",
+        "if ($host ~ ^(.+)\\.example$) { rewrite ^ /$1$uri break; }",
+        "rewrite ^/private/(.*)$ denied/$1 last;",
     ]);
     says_nothing(&[
         "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
@@ -245,6 +255,8 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",
         "location = /favicon.ico { rewrite ^(.*)$ /img/favicon.ico last; }",
         "if (-f $document_root/maintenance.html) { rewrite ^ /maintenance.html last; }",
+        "location / { rewrite ^/static/(?!v2)v1/(.*)$ /static/$1 last; }",
+        "if ($http_accept ~ webp) { rewrite ^/img/(.*)\\.png$ /img/$1.webp break; }",
     ]);
 }
 
@@ -435,7 +447,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
 }
 
 /// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 27] = [
+const LAXER: [(&str, &str); 29] = [
     (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
     (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
     (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
@@ -471,6 +483,8 @@ const LAXER: [(&str, &str); 27] = [
     ("if ($uri ~ ^/private/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
     ("if ($uri !~ ^/public/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
     ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
+    ("location / { rewrite ^/(?!public/)(.*)$ /public/$1 last; }", "/composer.json"),
+    ("if ($uri ~ ^/private/) { rewrite ^(.*)$ /denied$1 last; }", "/private/a.txt"),
     ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
     (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
     (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
@@ -511,7 +525,7 @@ fn expanded(lines: &str) -> String {
 fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
     for (beside, (lines, path)) in BESIDE.iter().flat_map(|one| LAXER.map(|laxer| (one, laxer))) {
         let Imported { toml, report, .. } = of_server(&format!("{beside} {}", expanded(lines)));
-        let written = WrittenSites::of(&toml, &written_from(&toml));
+        let written = WrittenSites::of_toml(&toml, &written_from(&toml));
         let served = written.from("/nginx.conf:1").map(|site| site.serve(path));
         let is_refused = served.is_some_and(|served| served.behind == Behind::Nothing);
         assert!(is_refused || !report.keeps_access(), "{beside} {lines}: {path}\n{toml}\n{report}");
@@ -531,7 +545,7 @@ fn written_from(toml: &str) -> Vec<&'static str> {
 fn hidden_paths_that_nginx_denies_reach_no_other_server() {
     let deny = r"location ~ /\.(?!well-known) { deny all; }";
     let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
-    let written = WrittenSites::of(&toml, &written_from(&toml));
+    let written = WrittenSites::of_toml(&toml, &written_from(&toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     let behind = |path: &str| site.serve(path).behind;
     for path in ["/.git/config", "/a/.env", "/.well-knownx"] {
@@ -551,7 +565,7 @@ fn the_users_of_an_inner_location_are_those_of_its_paths() {
         "auth_basic x; auth_basic_user_file /etc/group; PHP \
          location /admin/ { auth_basic_user_file /etc/passwd; PHP }",
     );
-    let written = WrittenSites::of(&imported.toml, &written_from(&imported.toml));
+    let written = WrittenSites::of_toml(&imported.toml, &written_from(&imported.toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     for (path, users) in
         [("/admin/a.php", "/etc/passwd"), ("/admin/a.txt", "/etc/passwd"), ("/a.php", "/etc/group")]
@@ -560,4 +574,21 @@ fn the_users_of_an_inner_location_are_those_of_its_paths() {
         assert_eq!(served.users.as_deref(), Some(std::path::Path::new(users)), "{path}");
     }
     assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn sites_are_compared_whatever_files_are_on_this_machine() {
+    let users = "location /z/ { auth_basic x; auth_basic_user_file /nonexistent/users; PHP }";
+    let laxer = "location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }";
+    let report = of_server(&expanded(&format!("{users} {laxer} PHP"))).report.to_string();
+    assert!(report.contains("at paths such as"), "{report}");
+    says_nothing(&[&format!("{users} PHP")]);
+}
+
+#[test]
+fn a_result_that_cannot_be_compared_is_named() {
+    let name = "x".repeat(300);
+    let http = format!("server {{ server_name {name}.example; root /srv/app; }}");
+    let report = of_http(&http, "").report.to_string();
+    assert!(report.contains("the result could not be compared"), "{report}");
 }

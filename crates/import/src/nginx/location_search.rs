@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::location::Matcher;
+use super::own_paths::{is_redirect, leads_elsewhere, tries_own_file};
 use super::scope::Scope;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served};
@@ -58,7 +59,10 @@ impl<'a> SearchedServer<'a> {
         }
         match choose(&self.locations, path) {
             Some(location) => location.serve(&phase),
-            None => Found { served: Some(of_access(&self.scope, Behind::File)), by: server },
+            None => {
+                let served = of_access(&self.scope, of_tried(&self.scope));
+                Found { served: Some(served), by: server }
+            }
         }
     }
 }
@@ -163,13 +167,10 @@ impl<'a> SearchedLocation<'a> {
         if HANDLERS.iter().any(|name| self.scope.has(name)) {
             return Some(Behind::Nothing);
         }
-        let Some(tried) = self.scope.group(&["try_files"]).pop() else { return Some(Behind::File) };
-        let names = &tried.arguments[..tried.arguments.len().saturating_sub(1)];
-        match names.iter().any(|name| name == "$uri") {
-            true => Some(Behind::File),
+        match of_tried(&self.scope) {
             // Another file in the place of one, too.
-            false if self.is_exact() || names.iter().any(|name| name.contains('$')) => None,
-            false => Some(Behind::Nothing),
+            Behind::Nothing if self.is_exact() => None,
+            behind => Some(behind),
         }
     }
 
@@ -182,6 +183,15 @@ impl<'a> SearchedLocation<'a> {
         let is_of_path = variables.iter().any(|variable| value.contains(variable));
         let is_fixed = value.ends_with(".php") && !is_of_path;
         is_fixed.then_some(value)
+    }
+}
+
+/// The files that a block sends: that of the path, unless `try_files` names others alone. No block
+/// inherits `try_files`.
+fn of_tried(scope: &Scope<'_>) -> Behind {
+    match scope.own("try_files").last().is_none_or(tries_own_file) {
+        true => Behind::File,
+        false => Behind::Nothing,
     }
 }
 
@@ -267,12 +277,8 @@ impl RewritePhase<'_> {
     }
 }
 
-/// Whether a `rewrite` leads a path to another server, to a script, or to one other path.
+/// Whether a `rewrite` leads a path to another server, to a script, or to another path.
 fn leads_away(rewrite: &Directive, path: &str) -> bool {
-    let (to, flag) = (rewrite.argument(1), rewrite.argument(2));
-    let is_redirect = ["redirect", "permanent"].contains(&flag)
-        || ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
-    let to_path = to.split('?').next().unwrap_or_default();
-    let is_other = !to_path.contains('$') && to_path != path;
-    is_redirect || is_other || to_path.contains(".php")
+    let to_path = rewrite.argument(1).split('?').next().unwrap_or_default();
+    is_redirect(rewrite) || to_path.contains(".php") || leads_elsewhere(rewrite) && to_path != path
 }

@@ -14,6 +14,7 @@ mod listings;
 mod location;
 mod location_search;
 mod missing_files;
+mod own_paths;
 mod php_locations;
 mod redirect_target;
 mod responses;
@@ -71,10 +72,9 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     access_logs::access_logs(&scope, &mut file, &mut report);
     cache_paths(&scope, &file, &mut report);
     census(&tree, &mut report);
-    let toml = file.to_toml(main);
-    let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
-    laxer_paths::report(&WrittenSites::of(&toml, &from), &scope, &mut report);
-    Ok(Imported { toml, report, user_files: Vec::new() })
+    let written = WrittenSites::of(&file, main, &mut report);
+    laxer_paths::report(&written, &scope, &mut report);
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// What `http` says about upstream servers and zones.

@@ -1,7 +1,7 @@
 //! Targets of redirects and rewrites.
 
 /// The part of a target after which nginx appends nothing.
-const QUERY: [&str; 5] =
+pub(super) const QUERY: [&str; 5] =
     ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "&$args"];
 
 /// Where a target stands.

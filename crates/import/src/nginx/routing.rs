@@ -1,7 +1,7 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
-use super::if_blocks::leads_to_one;
 use super::location::{Location, Matcher};
+use super::own_paths::{leads_elsewhere, tries_own_file};
 use super::php_locations::scripts_of;
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
@@ -13,9 +13,6 @@ use crate::toml_text;
 
 /// The statuses of `return` that are redirects.
 pub(super) const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
-
-/// What stands for the file of the path in `try_files`.
-const OWN_FILE: [&str; 4] = ["$uri", "${uri}", "$document_uri", "$request_filename"];
 
 /// Files that nginx does not send.
 const FILES_EXIST: &str = "it runs for all paths, while files that exist are served here: check \
@@ -94,8 +91,7 @@ impl<'a> ServerImport<'_, 'a> {
 
     /// A `try_files` that never sends the file of the path.
     fn files_of_others(&mut self, try_files: &Directive) {
-        let files = try_files.arguments.split_last().map(|(_, files)| files).unwrap_or_default();
-        if !files.iter().any(|file| OWN_FILE.iter().any(|own| file.contains(own))) {
+        if !tries_own_file(try_files) {
             self.report.access_left_out(&try_files.place, &try_files.shown(), FILES_EXIST);
         }
     }
@@ -279,8 +275,7 @@ impl<'a> ServerImport<'_, 'a> {
             "redirect" => self.redirect(rewrite, &pattern, &to, "302"),
             _ if is_url => self.redirect(rewrite, &pattern, &to, "302"),
             _ if !to.starts_with(['/', '$']) => {
-                let why = "the target is no path; write `rewrite` of the site";
-                self.report.left_out(&rewrite.place, &rewrite.shown(), why);
+                self.no_rewrite(rewrite, location, "the target is no path");
             }
             flag => {
                 let from = toml_text::string(&regexes::whole_match(&pattern, &to));
@@ -303,7 +298,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
-        let is_gate = leads_to_one(rewrite);
+        let is_gate = leads_elsewhere(rewrite);
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
         match has_php || is_gate {
             true => self.report.access_left_out(place, &rewrite.shown(), &why),

@@ -161,9 +161,11 @@ impl<'c> UnitSearch<'c> {
             None => application,
         };
         let root = holder.get("root").and_then(Value::as_str)?.trim_end_matches('/');
+        let index = holder.get("index").and_then(Value::as_str).unwrap_or("index.php");
         match holder.get("script").and_then(Value::as_str) {
             _ if kind != "php" && !kind.starts_with("php ") => None,
             Some(script) => Some(format!("{root}/{}", script.trim_start_matches('/'))),
+            None if path.ends_with('/') => Some(format!("{root}{path}{index}")),
             None => path.ends_with(".php").then(|| format!("{root}{path}")),
         }
     }

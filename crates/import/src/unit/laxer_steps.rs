@@ -98,6 +98,8 @@ fn laxer(
     match site.serve(path).behind {
         Behind::Nothing | Behind::Server => None,
         Behind::File if old.files.contains(&file) => None,
+        // The index of a folder, which is a script for both.
+        Behind::File if path.ends_with('/') && runs_in(old, &file) => None,
         Behind::File => Some("Unit sends no such file"),
         Behind::Script => {
             let runs = |script: &Option<String>| script.as_ref() == Some(&file);
@@ -108,6 +110,12 @@ fn laxer(
             (!is_known).then_some("Unit does not run this script")
         }
     }
+}
+
+/// Whether Unit runs a script of a folder.
+fn runs_in(old: &UnitReply, folder: &str) -> bool {
+    let script = old.script.as_ref().and_then(|script| script.strip_prefix(folder));
+    script.is_some_and(|name| !name.contains('/'))
 }
 
 /// Names such as `/a.phpzz9`: patterns such as `*.php*` are for scripts.
@@ -218,7 +226,7 @@ mod tests {
         let parsed = maitred_config::parse(sites, std::path::Path::new("/maitred.toml"));
         let count = parsed.unwrap_or_else(|why| panic!("{why}\n{sites}")).sites.len();
         let mut found = ImportReport::default();
-        let written = WrittenSites::of(sites, &vec![""; count]);
+        let written = WrittenSites::of_toml(sites, &vec![""; count]);
         report(&written, &config, "routes/main", &mut found);
         found.to_string()
     }

@@ -88,12 +88,11 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         let why = "one server can be behind a path (`[[sites.proxy]]`)";
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
-    let toml = file.to_toml(main);
     if let Some((pass, _)) = passes(&config).first() {
-        let from: Vec<&str> = file.sites.iter().map(|site| site.from.as_str()).collect();
-        laxer_steps::report(&WrittenSites::of(&toml, &from), &config, pass, &mut report);
+        let written = WrittenSites::of(&file, main, &mut report);
+        laxer_steps::report(&written, &config, pass, &mut report);
     }
-    Ok(Imported { toml, report, user_files: Vec::new() })
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// The pointers of all routes.
