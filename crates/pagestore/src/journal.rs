@@ -156,6 +156,8 @@ impl Journal {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.bytes = bytes;
+        #[cfg(test)]
+        tests::while_written();
         self.file.write_all(records)
     }
 
@@ -369,7 +371,7 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::object::tests::page;
     use crate::purges::PurgeState;
@@ -379,6 +381,19 @@ mod tests {
         pub(super) static SYNCED: std::cell::RefCell<Vec<bool>> = const {
             std::cell::RefCell::new(Vec::new())
         };
+        /// What happens while this thread writes records.
+        static WHILE_WRITTEN: std::cell::RefCell<Option<Box<dyn FnMut()>>> = const {
+            std::cell::RefCell::new(None)
+        };
+    }
+
+    /// Has something happen while this thread writes records.
+    pub(crate) fn set_while_written(happens: impl FnMut() + 'static) {
+        WHILE_WRITTEN.set(Some(Box::new(happens)));
+    }
+
+    pub(super) fn while_written() {
+        WHILE_WRITTEN.with_borrow_mut(|happens| happens.as_mut().map(|happens| happens()));
     }
 
     fn open(dir: &Path, boot: &str) -> (Purges, Journal, JournalState) {
