@@ -55,11 +55,11 @@ impl Store {
         self.queue.open();
         // The purges in the journal are older than all pages in memory: pages may be stored and
         // looked up meanwhile.
-        let opened =
-            Journal::open(&limits.dir, boot, &self.purges).and_then(|(journal, opened)| {
-                let disk = Disk::open(limits.clone(), journal.era, now)?;
-                Ok((journal, opened, disk))
-            });
+        let opened = Journal::open(&limits.dir, boot, &self.purges, self.highest_before);
+        let opened = opened.and_then(|(journal, opened)| {
+            let disk = Disk::open(limits.clone(), journal.era, now)?;
+            Ok((journal, opened, disk))
+        });
         let (journal, opened, disk) = match opened {
             Ok(opened) => opened,
             Err(error) => {

@@ -3,6 +3,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::journal::tests::set_while_written;
+use crate::store::APART;
 use crate::store::tests::{NOW, keep, load, on_disk, purge, tag};
 
 #[test]
@@ -207,4 +208,25 @@ fn pages_are_stored_and_purged_while_a_folder_changes_hands() {
         assert_eq!(claims.join().unwrap().unwrap(), JournalState::Continued);
     });
     assert_eq!(load(&new, "/a"), None);
+}
+
+#[test]
+fn a_folder_whose_journal_was_missing_at_the_start_is_not_used_if_purges_could_miss_its_pages() {
+    for is_higher in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, _) = on_disk(dir.path(), 1 << 20);
+        // Its own directory was handed over to it.
+        old.purges.restore_last(if is_higher { APART + 5 } else { APART });
+        keep(&old, "/a", &["t"], b"a").unwrap();
+        keep(&old, "/b", &["u"], b"b").unwrap();
+        old.folder().as_mut().unwrap().journal.discard().unwrap();
+        let (new, opened) = on_disk(dir.path(), 1 << 20);
+        assert_eq!(opened, JournalState::InUse);
+        old.leave_folder().unwrap();
+        new.purge("site", &tag("t"), PurgeMode::Hard);
+        let expected = if is_higher { JournalState::Distrusted } else { JournalState::Continued };
+        assert_eq!(new.claim_folder(|| NOW).unwrap(), expected);
+        assert_eq!(load(&new, "/a"), None);
+        assert_eq!(load(&new, "/b").is_none(), is_higher);
+    }
 }
