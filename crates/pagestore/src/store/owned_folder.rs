@@ -14,8 +14,8 @@ use crate::journal::{self, Journal, JournalState};
 use crate::purge_queue::QueuedPurges;
 use crate::store::{DiskConfig, Store};
 
-/// Most writes of the purges that come while a directory is left. One after the other comes from
-/// clients and takes as long as the disk does; the next process waits for the directory.
+/// Most writes of purges while a directory is left: clients can purge without end, and the next
+/// process waits.
 const MAX_LAST_WRITES: usize = 16;
 
 /// A directory that this process owns until the lock is dropped.
