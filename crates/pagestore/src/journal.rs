@@ -63,7 +63,8 @@ pub enum JournalState {
     New,
     /// Valid: the content can be used.
     Continued,
-    /// After a crash of the machine, or damaged: the content is discarded.
+    /// After a crash of the machine, damaged, or rewritten since the start of this process, which
+    /// could not read it then: the content is discarded.
     Distrusted,
     /// Another process is writing it: its directory is not used until that process releases it.
     InUse,
@@ -116,14 +117,22 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 impl Journal {
     /// Opens the journal of a directory and loads it into `purges`. `boot` is the machine's boot
-    /// ID.
+    /// ID. One with a number above `highest` is not trusted: the purges of this process have lower
+    /// ones than some of the files that they concern.
     ///
     /// # Errors
     /// When it cannot be read or written.
-    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, JournalState)> {
+    pub fn open(
+        dir: &Path,
+        boot: &str,
+        purges: &Purges,
+        highest: u64,
+    ) -> io::Result<(Journal, JournalState)> {
         let path = dir.join(NAME);
         let bytes = read_bytes(&path)?;
         let former = Former::read(&bytes, boot, purges);
+        let must_last = former.as_ref().is_some_and(|former| former.is_closed);
+        let former = former.filter(|former| former.last <= highest);
         let opened = match former {
             Some(_) => JournalState::Continued,
             None if bytes.is_empty() => JournalState::New,
@@ -131,7 +140,6 @@ impl Journal {
         };
         let new_era = || RandomState::new().hash_one(boot);
         let era = former.as_ref().map_or_else(new_era, |former| former.era);
-        let must_last = former.is_some_and(|former| former.is_closed);
         let file = rewrite(&path, boot, era, purges)?;
         if must_last {
             sync(&file)?;
@@ -156,6 +164,8 @@ impl Journal {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.bytes = bytes;
+        #[cfg(test)]
+        tests::while_written();
         self.file.write_all(records)
     }
 
@@ -244,13 +254,15 @@ struct Former {
     era: u64,
     /// It was closed cleanly: it would be trusted after another boot, too.
     is_closed: bool,
+    /// The number of its last purge.
+    last: u64,
 }
 
 impl Former {
     /// Reads all records; `None` if the journal cannot be trusted.
     fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<Former> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
-        let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
+        let (mut is_same_boot, mut is_closed, mut era, mut last) = (false, false, None, 0);
         while !rest.is_empty() {
             let (kind, content) = match take_entry(&mut rest) {
                 Record::Entry(kind, content) => (kind, content),
@@ -264,19 +276,21 @@ impl Former {
                 CLOSED => {}
                 ERA => era = Some(u64::from_le_bytes(content.try_into().ok()?)),
                 NUMBERS => {
-                    let (forgotten, last) = content.split_first_chunk::<8>()?;
+                    let (forgotten, number) = content.split_first_chunk::<8>()?;
                     purges.restore_forgotten(u64::from_le_bytes(*forgotten));
-                    purges.restore_last(u64::from_le_bytes(last.try_into().ok()?));
+                    last = last.max(u64::from_le_bytes(number.try_into().ok()?));
+                    purges.restore_last(last);
                 }
                 PURGE => {
                     let (site, purge, how, number) = read_purge(content)?;
                     purges.restore(&site, &purge, how, number);
+                    last = last.max(number);
                 }
                 _ => return None,
             }
         }
         let era = era.filter(|_| is_same_boot || is_closed)?;
-        Some(Former { era, is_closed })
+        Some(Former { era, is_closed, last })
     }
 }
 
@@ -369,7 +383,7 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::object::tests::page;
     use crate::purges::PurgeState;
@@ -379,11 +393,24 @@ mod tests {
         pub(super) static SYNCED: std::cell::RefCell<Vec<bool>> = const {
             std::cell::RefCell::new(Vec::new())
         };
+        /// What happens while this thread writes records.
+        static WHILE_WRITTEN: std::cell::RefCell<Option<Box<dyn FnMut()>>> = const {
+            std::cell::RefCell::new(None)
+        };
+    }
+
+    /// Has something happen while this thread writes records.
+    pub(crate) fn set_while_written(happens: impl FnMut() + 'static) {
+        WHILE_WRITTEN.set(Some(Box::new(happens)));
+    }
+
+    pub(super) fn while_written() {
+        WHILE_WRITTEN.with_borrow_mut(|happens| happens.as_mut().map(|happens| happens()));
     }
 
     fn open(dir: &Path, boot: &str) -> (Purges, Journal, JournalState) {
         let purges = Purges::default();
-        let (journal, opened) = Journal::open(dir, boot, &purges).unwrap();
+        let (journal, opened) = Journal::open(dir, boot, &purges, u64::MAX).unwrap();
         (purges, journal, opened)
     }
 

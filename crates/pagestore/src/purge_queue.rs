@@ -57,6 +57,13 @@ impl PurgeQueue {
         std::mem::take(&mut state.queued)
     }
 
+    /// Queues no more if none is in the queue. Returns whether that is so.
+    pub fn close_if_empty(&self) -> bool {
+        let mut state = self.lock();
+        state.is_open &= state.queued.last != 0;
+        !state.is_open
+    }
+
     /// Takes those in the queue.
     pub fn take(&self) -> QueuedPurges {
         std::mem::take(&mut self.lock().queued)

@@ -130,6 +130,9 @@ pub struct Store {
     /// Another process owns the directory, and this one waits for it: until then no purge is
     /// forgotten, since files may be concerned.
     awaits: AtomicBool,
+    /// The purges of this process have higher numbers than this; `u64::MAX`: it makes none before
+    /// it owns the directory.
+    highest_before: u64,
     /// The directory has been handed over to another process.
     left: AtomicBool,
     /// Counts requests for keys without an entry (`min_uses`).
@@ -148,7 +151,7 @@ impl Store {
     /// When the directory of the disk tier cannot be used.
     pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, JournalState)> {
         let wanted = limits.disk.map(|limits| DiskConfig { limits, boot: boot.to_owned() });
-        let store = Store {
+        let mut store = Store {
             memory: Memory::new(limits.memory, limits.files),
             disk: ArcSwapOption::empty(),
             purges: Purges::default(),
@@ -156,6 +159,7 @@ impl Store {
             queue: PurgeQueue::default(),
             wanted,
             awaits: AtomicBool::new(false),
+            highest_before: u64::MAX,
             left: AtomicBool::new(false),
             uses: Uses::default(),
             gate: Gate::default(),
@@ -170,7 +174,8 @@ impl Store {
             Some(lock) => store.take(wanted, lock, now)?,
             None => {
                 let last = journal::last_number(dir)?;
-                store.purges.restore_last(last.saturating_add(APART));
+                store.highest_before = last.saturating_add(APART);
+                store.purges.restore_last(store.highest_before);
                 store.awaits.store(true, Ordering::Release);
                 JournalState::InUse
             }

@@ -398,7 +398,7 @@ pub(crate) fn log_state(opened: JournalState) {
     match opened {
         JournalState::Distrusted => tracing::warn!(
             "the machine has stopped without warning, or the file `purges` in cache_dir is \
-             damaged: its pages may be out of date, and are not used"
+             damaged or was missing: its pages may be out of date, and are not used"
         ),
         JournalState::InUse => tracing::info!(
             "cache_dir is still in use by another process: until it is free, pages are cached in \

@@ -14,6 +14,10 @@ use crate::journal::{self, Journal, JournalState};
 use crate::purge_queue::QueuedPurges;
 use crate::store::{DiskConfig, Store};
 
+/// Most writes of purges while a directory is left: clients can purge without end, and the next
+/// process waits.
+const MAX_LAST_WRITES: usize = 16;
+
 /// A directory that this process owns until the lock is dropped.
 #[derive(Debug)]
 pub struct OwnedFolder {
@@ -51,11 +55,11 @@ impl Store {
         self.queue.open();
         // The purges in the journal are older than all pages in memory: pages may be stored and
         // looked up meanwhile.
-        let opened =
-            Journal::open(&limits.dir, boot, &self.purges).and_then(|(journal, opened)| {
-                let disk = Disk::open(limits.clone(), journal.era, now)?;
-                Ok((journal, opened, disk))
-            });
+        let opened = Journal::open(&limits.dir, boot, &self.purges, self.highest_before);
+        let opened = opened.and_then(|(journal, opened)| {
+            let disk = Disk::open(limits.clone(), journal.era, now)?;
+            Ok((journal, opened, disk))
+        });
         let (journal, opened, disk) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -76,7 +80,7 @@ impl Store {
     /// disk are written.
     ///
     /// # Errors
-    /// When the journal cannot be closed; the directory is handed over all the same.
+    /// When the journal cannot be written; the directory is handed over all the same.
     pub fn leave_folder(&self) -> io::Result<()> {
         let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut folder = self.folder();
@@ -88,9 +92,31 @@ impl Store {
         let Some(OwnedFolder { journal, .. }) = &mut *folder else {
             return Ok(());
         };
-        let closed = self.close_with(journal, self.queue.close());
+        let recorded = self.record_last(journal);
+        if recorded.is_err() {
+            // Those in it are never recorded.
+            self.queue.close();
+        }
         *folder = None;
-        closed
+        recorded
+    }
+
+    /// Records the purges until none waits, and queues no more. A purge that comes during a write
+    /// waits for the next: the other process does not record it before it has the directory.
+    /// The journal is not marked as closed, which takes a sync: the machine is still up.
+    fn record_last(&self, journal: &mut Journal) -> io::Result<()> {
+        for _ in 1..MAX_LAST_WRITES {
+            self.record_or_rewrite(journal, &self.queue.take())?;
+            if self.queue.close_if_empty() {
+                return Ok(());
+            }
+        }
+        self.record_or_rewrite(journal, &self.queue.close())
+    }
+
+    fn record_or_rewrite(&self, journal: &mut Journal, queued: &QueuedPurges) -> io::Result<()> {
+        let _ = self.record(journal, queued);
+        if journal.lacks_some { self.compact(journal) } else { Ok(()) }
     }
 
     /// Marks the directory as cleanly closed. Nothing must be stored or purged afterwards.
@@ -98,13 +124,10 @@ impl Store {
     /// # Errors
     /// When that cannot be written.
     pub fn close(&self) -> io::Result<()> {
-        match &mut *self.folder() {
-            Some(OwnedFolder { journal, .. }) => self.close_with(journal, self.queue.take()),
-            None => Ok(()),
-        }
-    }
-
-    fn close_with(&self, journal: &mut Journal, queued: QueuedPurges) -> io::Result<()> {
+        let Some(OwnedFolder { journal, .. }) = &mut *self.folder() else {
+            return Ok(());
+        };
+        let queued = self.queue.take();
         // If that fails, the journal is rewritten before it is closed.
         let _ = self.record(journal, &queued);
         journal.close(&self.purges)?;
@@ -188,3 +211,7 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "owned_folder_tests.rs"]
+mod tests;
