@@ -156,6 +156,35 @@ const WITH_A_KEY: &str = "my @key = ('user', 'maitred-of-root', 'secret');
     syscall(250, 1, $name) > 0 && syscall(248, @key, 6, -3) > 0 or exit 1;
     exec @ARGV;";
 
+/// The pool's user in the namespace of [`AS_ROOT_WITHOUT_KEYS`].
+const BESIDE_ROOT: &str = "3999999995";
+
+/// Starts the server in a user namespace whose root has used up its keys, as in a container
+/// without privileges. The other users are the front's and the pool's.
+const AS_ROOT_WITHOUT_KEYS: &str = "my ($root, $pool) = (3999999996, 3999999995);
+    chown $root, $root, $ENV{STATE_DIRECTORY} =~ s|/[^/]*$||r or exit 1;
+    pipe(my $is_ready, my $ready);
+    my $child = fork;
+    if (!$child) {
+        close $ready;
+        <$is_ready>;
+        for my $kind ('uid', 'gid') {
+            open(my $map, '>', '/proc/' . getppid . qq(/${kind}_map)) or exit 1;
+            syswrite $map, qq(0 $root 1\n33 33 1\n$pool $pool 1\n) or exit 1;
+        }
+        exit 0;
+    }
+    syscall(272, 0x10000000) == 0 or exit 1;
+    close $ready;
+    waitpid $child, 0;
+    $? == 0 or exit 1;
+    $) = '0 0'; $( = 0; ($<, $>) = (0, 0);
+    my @key = ('user', '', 'x');
+    my $number = 0;
+    do { $key[1] = 'maitred-' . $number++ } while syscall(248, @key, 1, -4) > 0;
+    $! == 122 or exit 1;
+    exec @ARGV;";
+
 /// Adds keys to the keyring of its user until the system refuses it, removes them, adds one to its
 /// session keyring, links that into the keyring of its user, or looks up the server's key in it.
 const KEYS: &str = r#"<?php
@@ -208,5 +237,26 @@ fn a_user_that_has_used_up_its_keys_gets_a_session_keyring_of_its_own_all_the_sa
     // Others are removed in the background.
     wait::until_true("a key of its own", || ask("own") == "added");
     assert_eq!(ask("link"), "not linked", "it would stay, at the cost of root's keys");
+    server.stop();
+}
+
+#[test]
+fn a_pool_has_a_session_keyring_of_its_own_where_root_has_used_up_its_keys() {
+    let under = ["perl", "-e", WITH_A_KEY, "perl", "-e", AS_ROOT_WITHOUT_KEYS];
+    let runs =
+        Command::new("perl").args(["-e", WITH_A_KEY]).args(["unshare", "--user", "true"]).status();
+    if !is_root() || !runs.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: it needs root, perl, keyctl(2) and user namespaces");
+    }
+    let root = document_root(&[("keys.php", KEYS)]);
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool(&format!("user = {BESIDE_ROOT:?}\ngroup = {BESIDE_ROOT:?}"))
+        .pool("php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }")
+        .under(&under)
+        .start();
+    let ask = |what: &str| http::get(server.address(), &format!("/keys.php?do={what}")).text();
+    assert_eq!(ask("find"), "not found");
+    assert_eq!(ask("own"), "added");
     server.stop();
 }

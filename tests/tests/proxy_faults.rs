@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -440,6 +441,79 @@ fn a_client_may_send_all_of_its_body_before_it_reads_over_http2() {
     let all = [0, 1].map(|stream| frame(WINDOW_UPDATE, 0, stream, &bytes)).concat();
     client.send(&all).unwrap();
     assert!(client.body(1) == vec![b'x'; length]);
+}
+
+/// Pieces of a response that is sent before the body of its request is complete, with the pause of
+/// the client before each: even without those that sockets have room for, it reads for longer than
+/// the 20 s in which it has to send something while it does not read.
+const EARLY_PIECES: usize = 16;
+const EARLY_PIECE: usize = 4 * MIB;
+const EARLY_PAUSE: Duration = Duration::from_secs(2);
+
+/// A server that sends such a response, and waits for the sender before the last byte.
+fn early() -> (ByHand, Sender<()>) {
+    let (go_on, goes_on) = channel();
+    let goes_on = Arc::new(Mutex::new(goes_on));
+    let back = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream).expect("a request");
+        let length = EARLY_PIECES * EARLY_PIECE + 1;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(&vec![b'x'; length - 1]);
+        let _ = goes_on.lock().expect("no thread panics").recv();
+        let _ = stream.write_all(b"x");
+        let _ = stream.read(&mut [0; 64]);
+    });
+    (back, go_on)
+}
+
+#[test]
+fn a_client_may_read_for_long_before_it_sends_the_rest_of_its_body() {
+    let root = site();
+    let (back, go_on) = early();
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Connection::open(server.address());
+    let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n1";
+    client.send(head.as_bytes()).unwrap();
+    assert_eq!(client.read_head().unwrap().status, 200);
+    for _ in 0..EARLY_PIECES {
+        std::thread::sleep(EARLY_PAUSE);
+        assert_eq!(client.read_bytes(EARLY_PIECE).unwrap().len(), EARLY_PIECE);
+    }
+    client.send(b"2").unwrap();
+    go_on.send(()).unwrap();
+    assert_eq!(client.read_bytes(1).unwrap(), b"x");
+}
+
+#[test]
+fn a_client_may_read_for_long_before_it_sends_the_rest_of_its_body_over_http2() {
+    let root = site();
+    let (back, go_on) = early();
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Http2::open(server.address(), &[]);
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/app/x"),
+        (":authority", "localhost"),
+        ("content-length", "2"),
+    ]);
+    client.ask_with(1, &post, 0);
+    client.send(&frame(DATA, 0, 1, b"1")).unwrap();
+    let more = u32::try_from(EARLY_PIECE).unwrap().to_be_bytes();
+    let mut left = EARLY_PIECES * EARLY_PIECE;
+    for piece in (0..EARLY_PIECES).rev() {
+        std::thread::sleep(EARLY_PAUSE);
+        let room = [0, 1].map(|stream| frame(WINDOW_UPDATE, 0, stream, &more));
+        client.send(&room.concat()).unwrap();
+        while left > piece * EARLY_PIECE {
+            let data = client.wait_for("data", |frame| frame.kind == DATA).expect("a response");
+            left = left.saturating_sub(data.payload.len());
+        }
+    }
+    client.send(&frame(DATA, END_STREAM, 1, b"2")).unwrap();
+    go_on.send(()).unwrap();
+    assert_eq!(client.body(1).len(), EARLY_PIECES * EARLY_PIECE + 1);
 }
 
 fn number(bytes: &[u8]) -> usize {

@@ -428,3 +428,43 @@ fn a_tenant_whose_root_is_another_folder_while_faults_are_mended_stays_its_own_u
     assert_eq!(user_of(&server, "first"), Some(neighbour));
     server.stop();
 }
+
+#[test]
+fn a_pool_whose_root_is_moved_to_a_missing_folder_stops_and_later_has_that_folders_owner_as_user() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    for folder in ["main", "a/public", "b/made"] {
+        write_file(machine.folder.path(), &format!("{folder}/user.php"), USER);
+    }
+    for (name, user) in [("a/public/user.php", TENANT), ("b/made", NEIGHBOUR)] {
+        machine.give(name, user);
+    }
+    let [root, moved] = ["a/public", "b/public"].map(|name| machine.path(name));
+    let site = format!(
+        "[[sites]]\nroot = {root:?}\npool = \"first\"\nhosts = \"first.example\"\n\
+         [pools.first]\nmax_children = 1\n"
+    );
+    let main = machine.path("main");
+    let server = Setup::new(&main).hosts(&["main.example"]).site(&site).start();
+    let [tenant, neighbour] = [TENANT, NEIGHBOUR].map(|user| user_ids(user).0);
+    assert_eq!(user_of(&server, "first"), Some(tenant));
+
+    let configuration = fs::read_to_string(server.configuration()).expect("it can be read");
+    let configuration = configuration.replace(&format!("{root:?}"), &format!("{moved:?}"));
+    fs::write(server.configuration(), configuration).expect("it can be written");
+    let said = server.reload();
+    assert!(said.contains("pool first stopped"), "{said}");
+    fs::rename(machine.path("b/made"), &moved).expect("a folder can be renamed");
+    assert_ne!(user_of(&server, "first"), Some(tenant));
+    upgrade(&server);
+    wait::until_true("the pool of the new owner", || {
+        let user = user_of(&server, "first");
+        assert_ne!(user, Some(tenant));
+        user == Some(neighbour)
+    });
+    upgrade(&server);
+    assert_eq!(user_of(&server, "first"), Some(neighbour));
+    server.stop();
+}

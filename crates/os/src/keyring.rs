@@ -16,12 +16,12 @@ const OWN_SESSION: libc::c_long = -3;
 const PERMISSIONS: libc::c_long = 0x0f03_0000;
 
 /// Gives this process a new, empty session keyring, shared with its children, instead of that of
-/// its parent. Call it before the process becomes another user, who could have used up its quota of
-/// keys: the right of a process to its session keyring does not depend on its user. Does nothing
-/// where the kernel has no keys, or a container forbids them: then none can be shared.
+/// its parent, at the cost of the keys of its user. The right of a process to its session keyring
+/// does not depend on its user, who can change afterwards. Does nothing where the kernel has no
+/// keys, or a container forbids them: then none can be shared.
 ///
 /// # Errors
-/// When the quota of this user is used up (keyrings(7)).
+/// [`io::ErrorKind::QuotaExceeded`] when the quota of this user is used up (keyrings(7)).
 pub fn begin_session() -> io::Result<()> {
     // Address 0 stands for no name.
     if keyctl(JOIN_SESSION, 0, 0)? {

@@ -119,8 +119,10 @@ fn gaining(settings: &ZygoteSettings, mailer: impl FnOnce() -> Option<String>) -
 
 /// Becomes the pool's user, but keeps the capability to change the root if that is still to be
 /// done. The process gets a session keyring of its own: that of the user who started the server is
-/// not the pool's, nor are those of other pools. A server that is not root leaves its capabilities
-/// to no pool: programs that scripts start would inherit ambient ones.
+/// not the pool's, nor are those of other pools. It is at the cost of root's keys, since the pool's
+/// user could have used up its own, or at the cost of the pool's user where root's are used up: in
+/// a user namespace root has as few as other users. A server that is not root leaves its
+/// capabilities to no pool: programs that scripts start would inherit ambient ones.
 ///
 /// # Errors
 /// One sentence, when the system refuses.
@@ -129,9 +131,7 @@ pub fn become_user(settings: &ZygoteSettings) -> Result<(), String> {
         let dropped = if users::is_root() { Ok(()) } else { capabilities::hold_none() };
         return dropped.map_err(|error| format!("it cannot drop capabilities: {error}"));
     };
-    keyring::begin_session().map_err(|error| {
-        format!("it cannot begin a session keyring: {error}; raise the limits in kernel.keys")
-    })?;
+    let has_session = has_begun_session(keyring::begin_session())?;
     let become_user = match settings.confinement.chroot {
         Some(_) => users::become_user_keeping_chroot,
         None => users::become_user,
@@ -140,7 +140,20 @@ pub fn become_user(settings: &ZygoteSettings) -> Result<(), String> {
         .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
     // A change of user clears it.
     fork::die_with_parent(settings.supervisor);
-    Ok(())
+    if has_session { Ok(()) } else { keyring::begin_session().map_err(|error| no_session(&error)) }
+}
+
+/// Whether root has begun a session keyring; it has not if its quota of keys is used up.
+fn has_begun_session(begun: io::Result<()>) -> Result<bool, String> {
+    match begun {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ok(false),
+        Err(error) => Err(no_session(&error)),
+    }
+}
+
+fn no_session(error: &io::Error) -> String {
+    format!("it cannot begin a session keyring: {error}; raise the limits in kernel.keys")
 }
 
 /// Whether processes of a pool can make holes in the memory that they share with the front.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use maitred_config::Config;
 
+use super::pool_changes::PoolChanges;
 use super::{Outcome, Reload, ReloadScope};
 
 /// Logs settings that need a restart to change.
@@ -31,9 +32,12 @@ impl Reload {
         if !restarted.is_empty() || started.is_empty() {
             parts.insert(0, format!("{} restarted", list(&restarted)));
         }
-        let removed: Vec<&String> = self.changes.removed.iter().collect();
-        if !removed.is_empty() {
-            parts.push(format!("{} removed", list(&removed)));
+        let PoolChanges { removed, stopped, .. } = &self.changes;
+        for (names, verb) in [(removed, "removed"), (stopped, "stopped")] {
+            let names: Vec<&String> = names.iter().collect();
+            if !names.is_empty() {
+                parts.push(format!("{} {verb}", list(&names)));
+            }
         }
         let mut said = format!("reloaded: {}", parts.join(", "));
         match busy {

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use maitred_config::{Config, LogTarget, RootOwner};
+use maitred_config::{Config, LogTarget, Pool, RootOwner};
 
 use crate::processes::pools::Pools;
+use crate::system::identity;
 
 /// A running pool, as far as a reload has to compare it.
 #[derive(Debug)]
@@ -25,9 +26,17 @@ pub struct PoolChanges {
     pub restarted: BTreeSet<String>,
     /// They are no longer configured.
     pub removed: BTreeSet<String>,
+    /// They stop: no user may run their scripts now.
+    pub stopped: BTreeSet<String>,
 }
 
 impl PoolChanges {
+    /// Stops pools that run.
+    pub fn stop(&mut self, names: BTreeSet<String>) {
+        self.restarted.retain(|name| !names.contains(name));
+        self.stopped = names;
+    }
+
     /// Leaves the pools that cannot be started as they are. Returns those of them that run.
     pub fn leave(&mut self, is_stopped: impl Fn(&str) -> bool) -> Vec<String> {
         self.added.retain(|name| !is_stopped(name));
@@ -50,20 +59,49 @@ impl Pools {
         compared.collect()
     }
 
-    /// Has pools that run without `user` keep their users in a configuration: a tenant can put
-    /// another folder in the place of the document root, or none. `changes_users`: an administrator
-    /// has asked for it, and the users change to owners that are known.
-    pub fn keep_users(&self, config: &mut Config, changes_users: bool) {
-        let owners = &mut config.root_owners;
+    /// Has pools that run without `user` keep the owners of their document roots: a tenant can put
+    /// another folder in the place of one, or none. Only an administrator can change the root.
+    /// `changes_users`: an administrator has asked for it, and the users change to owners that are
+    /// known.
+    pub fn keep_owners(&self, old: &Config, config: &mut Config, changes_users: bool) {
+        let pools = config.pools.iter().filter(|pool| self.current_of(&pool.name).is_some());
+        let pools = pools.filter(|pool| !(changes_users && owner_is_known(pool, config)));
+        let kept = pools.filter_map(|pool| {
+            let owner = old.root_owners.get(&pool.name)?;
+            let is_same = identity::root_of(pool, old) == identity::root_of(pool, config);
+            let is_kept = is_same && pool.user.is_none() && owner_is_known(pool, old);
+            is_kept.then(|| (pool.name.clone(), owner.clone()))
+        });
+        let kept: Vec<_> = kept.collect();
+        config.root_owners.extend(kept);
+    }
+
+    /// Has pools that run without `user` keep their users after a program that has handed over no
+    /// owners.
+    pub fn keep_users(&self, config: &mut Config) {
         for pool in config.pools.iter().filter(|pool| pool.user.is_none()) {
             let running = self.current_of(&pool.name);
-            let user = running.and_then(|running| running.plan.settings.identity.clone());
-            let is_known = matches!(owners.get(&pool.name), Some(RootOwner::Known(_)));
-            if let Some(user) = user.filter(|_| !(changes_users && is_known)) {
-                owners.insert(pool.name.clone(), RootOwner::Known(user));
+            if let Some(user) = running.and_then(|running| running.plan.settings.identity.clone()) {
+                let owner = config.root_owners.entry(pool.name.clone());
+                owner.or_insert(RootOwner::Known(user));
             }
         }
     }
+
+    /// The pools that run, though no user may run the scripts of their document roots now.
+    pub fn without_owner(&self, config: &Config) -> BTreeSet<String> {
+        let is_unknown = |pool: &&Pool| {
+            let owner = config.root_owners.get(&pool.name);
+            owner.is_some() && !owner_is_known(pool, config)
+        };
+        let pools = config.pools.iter().filter(|pool| pool.user.is_none()).filter(is_unknown);
+        let running = pools.filter(|pool| self.current_of(&pool.name).is_some());
+        running.map(|pool| pool.name.clone()).collect()
+    }
+}
+
+fn owner_is_known(pool: &Pool, config: &Config) -> bool {
+    matches!(config.root_owners.get(&pool.name), Some(RootOwner::Known(_)))
 }
 
 /// Compares the running pools with the configured names. The pools in `asked` get a new generation
@@ -184,8 +222,12 @@ mod tests {
     #[test]
     fn pools_are_added_changed_removed_and_left_alone() {
         let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
-        let expected =
-            PoolChanges { added: set(&["new"]), restarted: set(&["shop"]), removed: set(&["old"]) };
+        let expected = PoolChanges {
+            added: set(&["new"]),
+            restarted: set(&["shop"]),
+            removed: set(&["old"]),
+            stopped: set(&[]),
+        };
         assert_eq!(changes, expected);
     }
 

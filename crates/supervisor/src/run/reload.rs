@@ -117,7 +117,7 @@ impl Supervisor {
         let (mut findings, programs) = self.plan.findings(&mut examined);
         let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
         let changes_users = *scope != ReloadScope::Mended;
-        self.pools.keep_users(&mut config, changes_users);
+        self.pools.keep_owners(&self.plan.config, &mut config, changes_users);
         identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
@@ -140,6 +140,7 @@ impl Supervisor {
         requested.extend(self.reloader.unfinished(&configured));
         let mut changes =
             pool_changes::compare(&self.pools.compared(&config), &configured, &requested)?;
+        changes.stop(self.pools.without_owner(&config));
         let kept = changes.leave(|name| faults.stops_pool(name)).into_iter();
         let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
         let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
@@ -270,7 +271,8 @@ impl Supervisor {
             return self.reloader.finish(reload.ticket, Err(why));
         }
         self.use_configuration(&mut reload);
-        for id in self.pools.current_among(&reload.changes.removed) {
+        let PoolChanges { removed, stopped, .. } = &reload.changes;
+        for id in self.pools.current_among(&(removed | stopped)) {
             self.close_pool(id);
         }
         reload.accepted = true;
@@ -294,7 +296,9 @@ impl Supervisor {
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.stop_within(super::stop_times(&reload.config));
         let is_kept = |name: &str| reload.kept.iter().any(|(kept, _)| kept == name);
-        self.follow_jobs(|name| reload.changes.restarted.contains(name) || is_kept(name));
+        let PoolChanges { restarted, stopped, .. } = &reload.changes;
+        let is_later = |name: &str| restarted.contains(name) || stopped.contains(name);
+        self.follow_jobs(|name| is_later(name) || is_kept(name));
         let logs = std::mem::take(&mut reload.logs);
         self.plan.logs.switch_to(&reload.config, logs, is_same_log);
         if let Some(peer) = self.fronts.peer().filter(|_| !is_same_log) {
@@ -543,8 +547,7 @@ impl Supervisor {
         if due.pools.is_empty() {
             return;
         }
-        let changes =
-            PoolChanges { restarted: due.pools, added: BTreeSet::new(), removed: BTreeSet::new() };
+        let changes = PoolChanges { restarted: due.pools, ..PoolChanges::default() };
         let ticket = self.reloader.next_ticket();
         let mut reload = Reload {
             outgrown: due.outgrown,

@@ -165,7 +165,7 @@ impl Supervisor {
         // Before the first run, which may begin during the trials.
         self.jobs.remember_runs(&self.plan.config, self.plan.source.file());
         self.purges.prepare_second_front(&mut self.fronts, now);
-        self.pools.keep_users(&mut self.plan.config, false);
+        self.pools.keep_users(&mut self.plan.config);
         let config = self.plan.config.clone();
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but some pool
         // has to show that PHP starts at all.

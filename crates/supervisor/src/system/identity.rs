@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Pool, RootOwner, Section, directory_problem};
+use maitred_config::{Config, Destination, Pool, RootOwner, Section, Site, directory_problem};
 use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
@@ -141,10 +141,10 @@ fn is_open_to_others(mode: u32) -> bool {
 /// hold the lock of a folder that leads there, so the supervisor uses what was found.
 pub fn find_root_owners(config: &mut Config, examined: &Examined) {
     let is_needed = |pool: &&Pool| users::is_root() && pool.user.is_none();
-    let found = examined.pools(config).filter(is_needed).filter_map(|pool| {
-        let (_, root) = root_of(pool, config)?;
-        Some((pool.name.clone(), look_owner_up(root)))
-    });
+    let found = examined
+        .pools(config)
+        .filter(is_needed)
+        .filter_map(|pool| Some((pool.name.clone(), look_owner_up(root_of(pool, config)?))));
     let found: Vec<_> = found.collect();
     config.root_owners.extend(found);
 }
@@ -192,7 +192,7 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
 /// say), unless a group has to be looked up as well. Where the owner is unknown, or another user's
 /// link leads to the root, no user may run the scripts: their author may be anyone.
 fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
-    let Some((number, root)) = root_of(pool, config) else {
+    let Some((number, Site { root, .. })) = first_site(pool, config) else {
         return look_up(pool, DEFAULT_USER);
     };
     let known = config.root_owners.get(&pool.name).cloned();
@@ -263,15 +263,19 @@ fn not_root(
     Err(Error::Setting { section, setting, said })
 }
 
-/// The root of the first site that the pool serves, and the number of the site.
-fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<(usize, &'a Path)> {
+/// The document root whose owner is the default user of a pool: that of the first site it serves.
+pub fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {
+    first_site(pool, config).map(|(_, site)| site.root.as_path())
+}
+
+/// The first site that a pool serves, and its number.
+fn first_site<'a>(pool: &Pool, config: &'a Config) -> Option<(usize, &'a Site)> {
     let serves = |destination: &Destination| match destination {
         Destination::Pool(name) => *name == pool.name,
         Destination::Upstream(_) => false,
     };
     let mut sites = config.sites.iter().enumerate();
-    let (number, site) = sites.find(|(_, site)| serves(&site.destination))?;
-    Some((number, &site.root))
+    sites.find(|(_, site)| serves(&site.destination))
 }
 
 #[cfg(test)]

@@ -351,19 +351,20 @@ impl Connection {
         loop {
             let Connection { stream, input, timer, pace, sent, .. } = self;
             let now = Instant::now();
-            let body_deadline = body_pace.wait(total, now);
-            let deadline = pace.wait(*sent, now).max(body_deadline);
+            let sending = body_pace.wait(total, now);
+            let reading = pace.wait(*sent, now);
             let event = poll_fn(|cx| match stream.poll_read(cx, input) {
                 Poll::Ready(read) => Poll::Ready(read.map(Some)),
                 Poll::Pending => stream.poll_writable(cx).map_ok(|()| None),
             });
-            let event = before(timer, || deadline, event).await;
+            let event = before(timer, || reading.max(sending), event).await;
             let now = Instant::now();
             body_pace.came(|| now);
             pace.came(|| now);
             match &event {
-                // While it sends fast enough, its time to read does not run.
-                Some(Ok(Some(_))) if now <= body_deadline => pace.begin(),
+                // While it sends fast enough, its time to read does not run, and the reverse.
+                Some(Ok(Some(_))) if now <= sending => pace.begin(),
+                Some(Ok(None)) if now <= reading => body_pace.begin(),
                 None if self.goes_on_reading() => continue,
                 _ => {}
             }

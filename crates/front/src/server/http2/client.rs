@@ -479,8 +479,8 @@ impl HttpClient for Http2Client {
         };
         let (noise, now) = (&trunk.accounts.noise, Instant::now());
         let body_pace = body_pace.get_or_insert_with(|| StreamPace::of_body(trunk));
-        let body_deadline = body_pace.wait(inflow.taken(), noise.has_read(), now);
-        let deadline = pace.wait(*sent, noise.written(), now).max(body_deadline);
+        let sending = body_pace.wait(inflow.taken(), noise.has_read(), now);
+        let reading = pace.wait(*sent, noise.written(), now);
         let event = async {
             tokio::select! {
                 biased;
@@ -488,19 +488,24 @@ impl HttpClient for Http2Client {
                 room = wait_for_room(trunk, stream) => room.map(|()| None),
             }
         };
-        let event = timeout_at(deadline, event).await;
+        let event = timeout_at(reading.max(sending), event).await;
         let now = Instant::now();
         body_pace.came(now);
         pace.came(now);
         match event {
             Ok(Ok(Some(data))) => {
-                if now <= body_deadline {
-                    // While it sends fast enough, its time to read does not run.
+                if now <= sending {
+                    // While it sends fast enough, its time to read does not run, and the reverse.
                     *pace = StreamPace::of_response(trunk);
                 }
                 self.take_body(inflow, data).map(ClientEvent::Body)
             }
-            Ok(Ok(None)) => Ok(ClientEvent::Sendable),
+            Ok(Ok(None)) => {
+                if now <= reading {
+                    *body_pace = StreamPace::of_body(trunk);
+                }
+                Ok(ClientEvent::Sendable)
+            }
             Ok(Err(_)) => Err(BodyError::Gone),
             Err(_) => {
                 trunk.too_slow(TooSlow::Reading);
