@@ -111,6 +111,26 @@ fn applications_of_similar_names_have_a_pool_with_their_own_user_each() {
 }
 
 #[test]
+fn a_share_without_the_path_is_one_file() {
+    let imported = of(&format!(
+        r#""main": [{{"match": {{"host": "a.example"}}, "action": {{"share": "/srv/landing/"}}}},
+            {REST}]"#
+    ));
+    assert!(imported.report.to_string().contains("one file /srv/landing/index.html"));
+    assert!(!imported.report.keeps_access() && !imported.toml.contains("/srv/landing\""));
+    assert!(is_denied(&imported, "a.example", "/zz9"), "{}", imported.toml);
+    for share in
+        [r#""/srv/a/""#, r#""/srv/a/a.html""#, r#"["/srv/a/a.html", "/srv/a$uri"]"#, r#""/srv/a""#]
+    {
+        says_laxer(&format!(r#""main": [{}]"#, REST.replace(r#""/srv/a$uri""#, share)));
+    }
+    let list = REST.replace(r#""/srv/a$uri""#, r#"["/srv/a$uri", "/srv/b$uri"]"#);
+    let imported = of(&format!(r#""main": [{list}]"#));
+    assert!(imported.report.to_string().contains("one share of 2"), "{}", imported.report);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
 fn an_application_without_a_user_is_named() {
     let text = r#"{"listeners": {"*:80": {"pass": "applications/a"}},
         "applications": {"a": {"type": "php", "root": "/srv/a"}}}"#;
