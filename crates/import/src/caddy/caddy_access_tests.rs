@@ -388,3 +388,24 @@ fn sites_as_guides_give_them_are_no_laxer() {
         is_strict(&lines);
     }
 }
+
+#[test]
+fn the_first_document_root_of_a_block_that_has_a_request_is_its_own() {
+    let of_lines = |lines: &str| of(&format!(":80 {{\n{lines}\n}}"));
+    // By the order of directives, longer paths are first.
+    let shared =
+        of_lines(&format!("root * /srv/a\nroot /assets/* /srv/shared\n{FPM}\nfile_server"));
+    assert!(shared.report.keeps_access(), "{}", shared.report);
+    assert!(shared.toml.contains("\"/assets/\" = \"/srv/shared/assets\""), "{}", shared.toml);
+    // In a route, the written order is that of Caddy.
+    let roots = ["root * /srv/pub", "root /x/* /srv/priv"];
+    let route = of_lines(&format!("route {{\n{}\n{}\nfile_server\n}}", roots[0], roots[1]));
+    assert!(route.report.keeps_access(), "{}", route.report);
+    assert!(!route.toml.contains("/srv/priv"), "{}", route.toml);
+    let route = of_lines(&format!("route {{\n{}\n{}\nfile_server\n}}", roots[1], roots[0]));
+    assert!(route.report.keeps_access(), "{}", route.report);
+    assert!(route.toml.contains("/srv/priv/x"), "{}", route.toml);
+    let twice = of_lines("root * /srv/a\nroot * /srv/b\nfile_server");
+    assert!(twice.toml.contains("root = \"/srv/a\""), "{}", twice.toml);
+    assert!(twice.report.keeps_access(), "{}", twice.report);
+}
