@@ -28,6 +28,8 @@ pub(super) struct UnitReply {
     pub files: Vec<String>,
     /// The script that runs, if no file is there.
     pub script: Option<String>,
+    /// Whether another server has the request.
+    pub is_proxied: bool,
     /// Whether no step has the request.
     pub is_unmatched: bool,
     /// The pointers of all steps and actions on the way.
@@ -145,6 +147,7 @@ impl<'c> UnitSearch<'c> {
                 return Some(Some(pass.to_owned()));
             }
             if !has("share") {
+                reply.is_proxied = has("proxy");
                 return Some(None);
             }
             reply.files.extend(shared(action, path)?);
