@@ -409,3 +409,16 @@ fn the_first_document_root_of_a_block_that_has_a_request_is_its_own() {
     assert!(twice.toml.contains("root = \"/srv/a\""), "{}", twice.toml);
     assert!(twice.report.keeps_access(), "{}", twice.report);
 }
+
+#[test]
+fn a_block_for_several_paths_stays_before_later_ones() {
+    let imported = of(":80 {\nroot * /srv/app\n@closed path /a/x/* /b/x/*\n\
+         handle @closed {\nrespond 403\n}\nhandle /a/* {\nfile_server\n}\n\
+         handle {\nfile_server\n}\n}");
+    assert!(is_denied(&imported, "/a/x/y"), "{}", imported.toml);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let later = of(":80 {\nroot * /srv/app\n@closed path /a/x/* /b/x/*\n\
+         handle /a/* {\nfile_server\n}\nhandle @closed {\nrespond 403\n}\n\
+         handle {\nfile_server\n}\n}");
+    assert!(!is_denied(&later, "/a/x/y") && is_denied(&later, "/b/x/y"), "{}", later.toml);
+}
