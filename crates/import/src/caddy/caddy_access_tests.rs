@@ -290,7 +290,7 @@ fn scripts_that_another_server_ran_in_some_paths_are_named() {
     is_strict(&two("unix//run/php.sock", "unix//run/php.sock"));
     is_strict(&two("unix//run/other.sock", "unix//run/php.sock"));
     says_laxer(&format!(
-        "root * /srv/app\n@a not path *.php5\nphp_fastcgi 10.0.0.1:9000\n{}\nfile_server",
+        "root * /srv/app\n@a not path *.php5\n{}\nphp_fastcgi 10.0.0.1:9000\nfile_server",
         FPM.replace("i ", "i @a ")
     ));
 }

@@ -93,6 +93,8 @@ pub(super) struct SiteWalk<'w, 's, 'a> {
     pub place: SourceLine,
     /// What serves files and scripts.
     pub served: Vec<ServedArea>,
+    /// Paths whose scripts the pool of the site runs.
+    pub pool_areas: Vec<BlockPaths>,
     /// The script or the file for paths without a file.
     pub front: Option<(String, SourceLine)>,
     /// The document root of the site.
