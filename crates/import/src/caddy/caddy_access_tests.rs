@@ -422,3 +422,16 @@ fn a_block_for_several_paths_stays_before_later_ones() {
          handle {\nfile_server\n}\n}");
     assert!(!is_denied(&later, "/a/x/y") && is_denied(&later, "/b/x/y"), "{}", later.toml);
 }
+
+#[test]
+fn more_paths_than_can_be_compared_are_named() {
+    let of_count = |count: usize| {
+        let line = |at| format!("file_server /f{at}/*\n");
+        let lines: String = (0..count).map(line).collect();
+        of(&format!(":80 {{\nroot * /srv/app\n{lines}file_server\n}}"))
+    };
+    let few = of_count(20).report.to_string();
+    assert!(!few.contains("there are too many paths"), "{few}");
+    let many = of_count(300).report.to_string();
+    assert!(many.contains("there are too many paths without a `file_server`"), "{many}");
+}

@@ -211,7 +211,10 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         ),
         ("respond @missing 403", "Caddyfile:5: respond @missing 403"),
         ("@x not method GET POST\nrespond @x 405", "Caddyfile:6: respond @x 405"),
-        ("php_fastcgi unix//run/php.sock {\nsplit .html\n}", "Caddyfile:6: split .html"),
+        (
+            "handle /b/* {\nphp_fastcgi unix//b.sock {\nsplit .html\n}\n}",
+            "Caddyfile:7: split .html",
+        ),
         ("file_server /x/* {\nfrobnicate\n}", "Caddyfile:6: frobnicate"),
         ("root * /srv/{host}", "Caddyfile:5: root * /srv/{host}"),
         ("respond /a {$UNSET}", "Caddyfile:5: {$UNSET}"),
