@@ -327,7 +327,8 @@ mod tests {
                 {"match": {"uri": ["/core/install.php", "/update.php"]},
                  "action": {"pass": "applications/a/direct"}},
                 {"match": {"uri": ["!/index.php*", "*.php", "*.php/*"]}, "action": {"return": 403}},
-                {"action": {"share": "/srv/a$uri", "fallback": {"pass": "applications/a/index"}}}]"#,
+                {"action": {"share": "/srv/a$uri",
+                 "fallback": {"pass": "applications/a/index"}}}]"#,
             "index.php",
         );
         has(&imported.toml, &["\"/vendor/*\",", "\"/update.php\",", "\"/index.php\",", "inc$"]);
