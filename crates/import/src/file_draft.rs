@@ -150,6 +150,8 @@ fn comment(text: &str) -> String {
 pub struct PoolDraft {
     /// Its name.
     pub name: String,
+    /// The old server's name of what became this pool, where another one may have the same here.
+    pub origin: String,
     /// Where it comes from.
     pub from: String,
     /// Its settings.

@@ -7,6 +7,7 @@ use maitred_config::fpm::{Statement, read_line};
 
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
+use crate::pool_names::pool_name;
 use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
 use crate::values;
@@ -88,6 +89,8 @@ struct FpmEntry {
 #[derive(Debug, Clone)]
 struct FpmSection {
     name: String,
+    /// Its name here: two versions of PHP may have a pool of one name each.
+    name_here: String,
     place: SourceLine,
     /// The number of its php-fpm among all.
     server: usize,
@@ -200,8 +203,10 @@ impl PoolPlan {
         if known.is_some() || self.pools.len() >= MAX_POOLS {
             return known;
         }
-        let (name, place) = (name.to_owned(), place.clone());
-        self.pools.push(FpmSection { name, place, server: self.server, entries: Vec::new() });
+        let taken: Vec<&str> = self.pools.iter().map(|pool| pool.name_here.as_str()).collect();
+        let name_here = pool_name(name, &taken);
+        let (name, place, server) = (name.to_owned(), place.clone(), self.server);
+        self.pools.push(FpmSection { name, name_here, place, server, entries: Vec::new() });
         Some(self.pools.len() - 1)
     }
 
@@ -223,26 +228,13 @@ impl PoolPlan {
         });
         match found {
             Some(index) => {
-                let name = self.name_here(index);
+                let name = self.pools[index].name_here.clone();
                 if !self.used.contains(&name) {
                     self.used.push(name.clone());
                 }
                 PassTarget::Pool(name)
             }
             None => PassTarget::Upstream(address.to_owned()),
-        }
-    }
-
-    /// The name of a pool here: two versions of PHP may have a pool of one name each.
-    fn name_here(&self, index: usize) -> String {
-        let name = &self.pools[index].name;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let plain: String =
-            name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(32).collect();
-        let before = self.pools[..index].iter().filter(|pool| pool.name == *name).count();
-        match before {
-            0 => plain,
-            number => format!("{}-{}", plain.chars().take(29).collect::<String>(), number + 1),
         }
     }
 
@@ -253,7 +245,7 @@ impl PoolPlan {
     }
 
     fn index(&self, name: &str) -> Option<usize> {
-        (0..self.pools.len()).find(|index| self.name_here(*index) == name)
+        self.pools.iter().position(|pool| pool.name_here == name)
     }
 
     /// Whether the scripts of two pools have the same rights.
@@ -320,8 +312,7 @@ impl PoolPlan {
 
     /// The values of settings in a used pool, also those of PHP; none of another pool.
     pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
-        let index = (0..self.pools.len()).find(|index| self.name_here(*index) == pool);
-        let index = index.filter(|_| self.used.iter().any(|used| used == pool))?;
+        let index = self.index(pool).filter(|_| self.used.iter().any(|used| used == pool))?;
         let last = |name: &&str| {
             let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
             let found = self.pools[index].entries.iter().rev().find(is_it);
@@ -379,9 +370,9 @@ impl PoolPlan {
     /// The sections of the used pools.
     pub fn sections(self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
         self.shared_params(report);
-        let names: Vec<String> = (0..self.pools.len()).map(|index| self.name_here(index)).collect();
         let mut drafts = Vec::new();
-        for (pool, name) in self.pools.iter().zip(&names) {
+        for pool in &self.pools {
+            let name = &pool.name_here;
             if !self.used.contains(name) {
                 let why = "no site uses this pool; php-fpm can go on serving it";
                 report.left_out(&pool.place, &format!("[{}]", pool.name), why);

@@ -53,6 +53,36 @@ fn pools_of_one_name_are_those_of_each_php_fpm() {
     assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
 
+/// Two pools whose names differ by a letter that no name has here.
+struct Similar;
+
+impl FileReader for Similar {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let pool = |name: &str, user: &str| {
+            format!("[{name}]\nlisten = /run/{user}.sock\nuser = {user}\npm = ondemand\n")
+        };
+        Ok(match path {
+            "/fpm.conf" => pool("shop.a", "a") + &pool("shop-a", "b"),
+            _ => NGINX.replace("/run/php", "/run/b"),
+        })
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        vec![pattern.to_owned()]
+    }
+
+    fn resolved(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+#[test]
+fn pools_of_similar_names_keep_their_own_user() {
+    let imported = crate::nginx::import(&Similar, "/nginx.conf", &["/fpm.conf".to_owned()]);
+    let toml = imported.expect("a configuration").toml;
+    assert!(toml.contains("user = \"b\"") && !toml.contains("user = \"a\""), "{toml}");
+}
+
 #[test]
 fn numbers_are_those_of_toml() {
     let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);

@@ -15,6 +15,7 @@ mod fpm_tests;
 mod hidden_names;
 mod listen_addresses;
 pub mod nginx;
+mod pool_names;
 mod prefix_complement;
 mod regex_shapes;
 mod regexes;

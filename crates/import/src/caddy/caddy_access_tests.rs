@@ -290,7 +290,7 @@ fn scripts_that_another_server_ran_in_some_paths_are_named() {
     is_strict(&two("unix//run/php.sock", "unix//run/php.sock"));
     is_strict(&two("unix//run/other.sock", "unix//run/php.sock"));
     says_laxer(&format!(
-        "root * /srv/app\n@a not path *.php5\nphp_fastcgi 10.0.0.1:9000\n{}\nfile_server",
+        "root * /srv/app\n@a not path *.php5\n{}\nphp_fastcgi 10.0.0.1:9000\nfile_server",
         FPM.replace("i ", "i @a ")
     ));
 }
@@ -387,4 +387,51 @@ fn sites_as_guides_give_them_are_no_laxer() {
     ] {
         is_strict(&lines);
     }
+}
+
+#[test]
+fn the_first_document_root_of_a_block_that_has_a_request_is_its_own() {
+    let of_lines = |lines: &str| of(&format!(":80 {{\n{lines}\n}}"));
+    // By the order of directives, longer paths are first.
+    let shared =
+        of_lines(&format!("root * /srv/a\nroot /assets/* /srv/shared\n{FPM}\nfile_server"));
+    assert!(shared.report.keeps_access(), "{}", shared.report);
+    assert!(shared.toml.contains("\"/assets/\" = \"/srv/shared/assets\""), "{}", shared.toml);
+    // In a route, the written order is that of Caddy.
+    let roots = ["root * /srv/pub", "root /x/* /srv/priv"];
+    let route = of_lines(&format!("route {{\n{}\n{}\nfile_server\n}}", roots[0], roots[1]));
+    assert!(route.report.keeps_access(), "{}", route.report);
+    assert!(!route.toml.contains("/srv/priv"), "{}", route.toml);
+    let route = of_lines(&format!("route {{\n{}\n{}\nfile_server\n}}", roots[1], roots[0]));
+    assert!(route.report.keeps_access(), "{}", route.report);
+    assert!(route.toml.contains("/srv/priv/x"), "{}", route.toml);
+    let twice = of_lines("root * /srv/a\nroot * /srv/b\nfile_server");
+    assert!(twice.toml.contains("root = \"/srv/a\""), "{}", twice.toml);
+    assert!(twice.report.keeps_access(), "{}", twice.report);
+}
+
+#[test]
+fn a_block_for_several_paths_stays_before_later_ones() {
+    let imported = of(":80 {\nroot * /srv/app\n@closed path /a/x/* /b/x/*\n\
+         handle @closed {\nrespond 403\n}\nhandle /a/* {\nfile_server\n}\n\
+         handle {\nfile_server\n}\n}");
+    assert!(is_denied(&imported, "/a/x/y"), "{}", imported.toml);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let later = of(":80 {\nroot * /srv/app\n@closed path /a/x/* /b/x/*\n\
+         handle /a/* {\nfile_server\n}\nhandle @closed {\nrespond 403\n}\n\
+         handle {\nfile_server\n}\n}");
+    assert!(!is_denied(&later, "/a/x/y") && is_denied(&later, "/b/x/y"), "{}", later.toml);
+}
+
+#[test]
+fn more_paths_than_can_be_compared_are_named() {
+    let of_count = |count: usize| {
+        let line = |at| format!("file_server /f{at}/*\n");
+        let lines: String = (0..count).map(line).collect();
+        of(&format!(":80 {{\nroot * /srv/app\n{lines}file_server\n}}"))
+    };
+    let few = of_count(20).report.to_string();
+    assert!(!few.contains("there are too many paths"), "{few}");
+    let many = of_count(300).report.to_string();
+    assert!(many.contains("there are too many paths without a `file_server`"), "{many}");
 }

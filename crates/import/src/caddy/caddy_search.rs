@@ -12,17 +12,12 @@ use crate::source_directive::Directive;
 /// Deepest block.
 const MAX_DEPTH: usize = 20;
 
+/// Directives of which a block evaluates the first one with the request alone.
+const EXCLUSIVE: [&str; 3] = ["handle", "rewrite", "root"];
+
 /// Directives that respond without a file of the document root.
-const RESPONDERS: [&str; 8] = [
-    "abort",
-    "acme_server",
-    "copy_response",
-    "error",
-    "metrics",
-    "redir",
-    "respond",
-    "reverse_proxy",
-];
+const RESPONDERS: [&str; 7] =
+    ["abort", "acme_server", "copy_response", "error", "metrics", "redir", "respond"];
 
 /// Directives that change nothing about which file or script responds.
 const BESIDE: [&str; 22] = [
@@ -82,6 +77,8 @@ pub(super) struct CaddyReply<'c> {
     pub file: Option<String>,
     /// The script that runs.
     pub script: Option<String>,
+    /// Whether another server has the request.
+    pub is_proxied: bool,
     /// Whether a user is required.
     pub needs_user: bool,
     /// The directives on the way.
@@ -170,11 +167,11 @@ impl<'c> SearchedBlock<'c> {
     }
 
     fn walk(&self, lines: &[SearchedLine<'c>], state: &mut CaddyState<'c>) -> CaddyFlow {
-        let mut is_handled = false;
+        let mut done: Vec<&str> = Vec::new();
         for one in lines {
             let name = one.line.name.as_str();
-            let is_handle = ["handle", "handle_path"].contains(&name);
-            if BESIDE.contains(&name) || is_handle && is_handled {
+            let kind = if name == "handle_path" { "handle" } else { name };
+            if BESIDE.contains(&name) || done.contains(&kind) {
                 continue;
             }
             match one.test.holds(&state.path) {
@@ -182,7 +179,9 @@ impl<'c> SearchedBlock<'c> {
                 Some(false) => continue,
                 None => return CaddyFlow::Unknown,
             }
-            is_handled |= is_handle;
+            if EXCLUSIVE.contains(&kind) {
+                done.push(kind);
+            }
             let length = state.reply.by.len();
             state.reply.by.push(one.line);
             match self.line(one, state) {
@@ -198,6 +197,10 @@ impl<'c> SearchedBlock<'c> {
         let first = one.arguments.first().map(String::as_str).unwrap_or_default();
         match one.line.name.as_str() {
             name if RESPONDERS.contains(&name) => return CaddyFlow::End,
+            "reverse_proxy" => {
+                state.reply.is_proxied = true;
+                return CaddyFlow::End;
+            }
             "handle" | "route" => return self.walk(&one.inner, state),
             "handle_path" => {
                 let begin = percent_decoded(one.line.first()).unwrap_or_default();

@@ -1,7 +1,9 @@
 //! The order in which Caddy evaluates the directives of a block.
 
+use std::cmp::Ordering;
+
 use super::matchers::Matchers;
-use super::path_areas::CaddyPath;
+use super::stable_merge::sort_stable;
 use crate::source_directive::Directive;
 
 /// Caddy's order, with FrankenPHP's directives.
@@ -50,6 +52,9 @@ const DEFAULT_ORDER: [&str; 42] = [
     "acme_server",
 ];
 
+/// Directives that are several routes if they have no matcher.
+const SUBROUTES: [&str; 2] = ["php_fastcgi", "php_server"];
+
 /// The order, with the changes of the global option `order`.
 #[derive(Debug, Clone)]
 pub(super) struct DirectiveOrder(Vec<String>);
@@ -79,25 +84,87 @@ impl DirectiveOrder {
     }
 
     /// The directives of a block as Caddy evaluates them: by name, those for longer paths first.
+    /// Those without a place are last.
     pub fn sorted<'d>(
         &self,
         directives: &'d [Directive],
         matchers: &Matchers<'_>,
     ) -> Vec<&'d Directive> {
-        let mut found: Vec<&Directive> = directives.iter().collect();
-        found.sort_by_key(|one| {
-            // `handle_path` is a `handle`.
-            let name = if one.name == "handle_path" { "handle" } else { &one.name };
-            let at = self.0.iter().position(|known| known == name).unwrap_or(self.0.len());
-            let (condition, arguments) = matchers.of(one);
-            let has_matcher = arguments.len() < one.arguments.len() && one.first() != "*";
-            let length = match condition.paths.as_slice() {
-                [CaddyPath::Exact(path) | CaddyPath::Prefix(path)] => path.len(),
-                [CaddyPath::Regex { text, .. }] => text.len(),
-                _ => 0,
-            };
-            (at, usize::MAX - length, !has_matcher)
-        });
-        found
+        let keyed = directives.iter().map(|one| (self.place_of(one, matchers), one));
+        let (others, mut ordered): (Vec<_>, Vec<_>) =
+            keyed.partition(|(place, _)| place.at == self.0.len());
+        sort_stable(&mut ordered, &|(one, _), (other, _)| one.precedes(other));
+        ordered.into_iter().chain(others).map(|(_, one)| one).collect()
     }
+
+    fn place_of<'d>(&self, one: &'d Directive, matchers: &Matchers<'d>) -> OrderedPlace<'d> {
+        // `handle_path` is a `handle`.
+        let name = if one.name == "handle_path" { "handle" } else { &one.name };
+        let at = self.0.iter().position(|known| known == name).unwrap_or(self.0.len());
+        let first = one.first();
+        let matcher = first.strip_prefix('@').and_then(|_| matchers.named.get(first));
+        let paths: Vec<&str> = match matcher {
+            _ if first.starts_with('/') => vec![first],
+            Some(named) => named_paths(named),
+            None => Vec::new(),
+        };
+        let has_matcher = first.starts_with(['/', '@']) && !is_single_root(one);
+        OrderedPlace {
+            at,
+            path: paths.first().copied().filter(|_| paths.len() == 1 && has_matcher),
+            has_matcher,
+            is_subroute: !has_matcher && SUBROUTES.contains(&name),
+        }
+    }
+}
+
+/// What the place of a directive depends on.
+struct OrderedPlace<'d> {
+    /// That of its name.
+    at: usize,
+    /// The path of its matcher, if it has one alone.
+    path: Option<&'d str>,
+    has_matcher: bool,
+    /// Whether it is several routes, which stay together.
+    is_subroute: bool,
+}
+
+impl OrderedPlace<'_> {
+    /// Whether it is evaluated before another one, as Caddy compares two of them (`sortRoutes`).
+    fn precedes(&self, other: &OrderedPlace<'_>) -> bool {
+        if self.at != other.at {
+            return self.at < other.at;
+        }
+        if self.is_subroute || other.is_subroute {
+            return false;
+        }
+        let (Some(own), Some(its)) = (self.path, other.path) else {
+            return self.has_matcher && !other.has_matcher;
+        };
+        let (own_begin, its_begin) = (begin(own), begin(its));
+        match own_begin.len().cmp(&its_begin.len()) {
+            _ if own_begin == its_begin => own.len() < its.len(),
+            Ordering::Equal => own_begin < its_begin,
+            order => order == Ordering::Greater,
+        }
+    }
+}
+
+fn begin(path: &str) -> &str {
+    path.strip_suffix('*').unwrap_or(path)
+}
+
+/// `root /srv`: its path is no matcher.
+fn is_single_root(one: &Directive) -> bool {
+    one.name == "root" && one.arguments.len() == 1
+}
+
+/// The texts of the paths of a named matcher.
+fn named_paths(matcher: &Directive) -> Vec<&str> {
+    let inline = match matcher.arguments.split_first() {
+        Some((name, paths)) if name == "path" => paths,
+        _ => &[],
+    };
+    let of_block = matcher.block.iter().filter(|one| one.name == "path");
+    inline.iter().chain(of_block.flat_map(|one| &one.arguments)).map(String::as_str).collect()
 }

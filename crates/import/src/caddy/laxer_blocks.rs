@@ -73,6 +73,7 @@ fn laxer(
     let file = site.file(path);
     match new.behind {
         Behind::Nothing => None,
+        Behind::Server if !old.is_proxied => Some("Caddy passes no request to that server"),
         Behind::File if old.file.as_ref() != Some(&file) => Some("Caddy sends no such file"),
         Behind::Script if ![old.script.as_ref(), front].contains(&Some(&file)) => {
             Some("Caddy does not run this script")
@@ -207,6 +208,25 @@ mod tests {
             (inside("handle @s {\nbasic_auth {\na $2a$14$b\n}\nfile_server\n}"), NO_PHP, &closed),
             (inside("redir @s /login"), NO_PHP, &closed),
             (inside("rewrite @s /none"), NO_PHP, &closed),
+            // Only the first `rewrite` and the first `root` with the request are evaluated.
+            (
+                "route {\nrewrite /app/* /none\nrewrite /none /ok\nfile_server\n}".to_owned(),
+                "deny_php = [\"/*\"]\nrewrite = [{ from = \"/none\", to = \"/ok\" }]",
+                "deny_php = [\"/*\"]\ndeny = [\"/app/*\", \"/none\"]",
+            ),
+            (
+                "route {\nroot /x/* /srv/b\nroot * /srv/a\nfile_server\n}".to_owned(),
+                NO_PHP,
+                "deny_php = [\"/*\"]\naliases.\"/x/\" = \"/srv/b/x\"",
+            ),
+            // A server that has only some of the paths.
+            (
+                "reverse_proxy /api/* b.example:80\nfile_server".to_owned(),
+                "deny_php = [\"/*\"]\n\
+                 proxy = [{ path = \"/*\", to = \"http://127.0.0.1:81\" }]",
+                "deny_php = [\"/*\"]\n\
+                 proxy = [{ path = \"/api/*\", to = \"http://127.0.0.1:81\" }]",
+            ),
             // Scripts of another folder.
             ("PHP {\nroot /srv/b\n}\nfile_server".to_owned(), "", NO_PHP),
             // Escaped paths.
@@ -258,7 +278,7 @@ mod tests {
             "forward_auth b.example {\nuri /check\n}\nfile_server",
             "uri replace /a /b\nfile_server",
             "rewrite * /{host}{path}\nfile_server",
-            "root * /srv/{host}\nfile_server",
+            "handle {\nroot * /srv/{host}\nfile_server\n}",
         ] {
             assert_eq!(found(block, ""), "", "{block}");
         }

@@ -18,6 +18,7 @@ mod response_directives;
 mod served_areas;
 mod site_addresses;
 mod site_walk;
+mod stable_merge;
 mod targets;
 #[cfg(test)]
 mod tests;

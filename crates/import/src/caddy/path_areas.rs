@@ -6,7 +6,7 @@ use crate::prefix_complement::{LiteralPath, without};
 use crate::regexes::check_regex;
 
 /// The paths of a matcher. Caddy ignores their case, but for regular expressions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CaddyPath {
     /// One path.
     Exact(String),

@@ -26,6 +26,11 @@ impl SiteWalk<'_, '_, '_> {
             );
             return self.shared.report.access_left_out(&line.place, &line.shown(), &why);
         }
+        if self.served.iter().any(|one| one.runs_php() && one.area.covers(&asked.area)) {
+            // An earlier one runs these scripts.
+            self.kept(line);
+            return self.shared.report.cover(line);
+        }
         let address = asked.arguments.first().map(|one| self.shared.filled(one));
         let address = address.unwrap_or_default().replace("unix/", "unix:").replace("tcp/", "");
         let address = match address.strip_prefix(':') {
@@ -43,9 +48,11 @@ impl SiteWalk<'_, '_, '_> {
         match &target {
             PassTarget::Pool(name) if is_new => {
                 self.site.settings.set("pool", text_at(name, &line.place));
+                self.pool_areas.push(asked.area.clone());
             }
             PassTarget::Upstream(address) if is_new => {
                 self.site.settings.set("upstream", text_at(address, &line.place));
+                self.pool_areas.push(asked.area.clone());
                 let why =
                     "no pool of php-fpm with this address was found: the FastCGI server stays";
                 self.shared.report.changed(&line.place, &line.shown(), why);
@@ -71,18 +78,28 @@ impl SiteWalk<'_, '_, '_> {
         let known = self.site.settings.value("pool").unwrap_or_default().to_owned();
         let toml = toml_text::string(name);
         if known == toml {
-            return;
+            return self.pool_areas.push(asked.area.clone());
         }
-        match asked.area.patterns() {
-            Ok(patterns) => {
-                for pattern in patterns {
-                    let fields = [("path", toml_text::string(&pattern)), ("pool", toml.clone())];
-                    self.push("paths", asked.line, toml_text::table(fields));
+        // The first of `paths` wins, as the first directive does.
+        let own = self.pool_areas.iter().filter(|one| one.meets(&asked.area)).cloned();
+        let earlier = own.map(|area| (area, known.clone()));
+        let all: Vec<(BlockPaths, String)> = earlier.chain([(asked.area.clone(), toml)]).collect();
+        for (area, toml) in all {
+            let has_pool = !toml.is_empty();
+            let no_pool = || Err("it is a FastCGI server, and not a pool".to_owned());
+            match if has_pool { area.patterns() } else { no_pool() } {
+                Ok(patterns) => {
+                    for pattern in patterns {
+                        let path = ("path", toml_text::string(&pattern));
+                        let fields = [path, ("pool", toml.clone())];
+                        self.push("paths", asked.line, toml_text::table(fields));
+                    }
                 }
-            }
-            Err(why) => {
-                let why = format!("the pool of the site runs its scripts: {why}");
-                self.shared.report.access_left_out(&asked.line.place, &asked.line.shown(), &why);
+                Err(why) => {
+                    let why = format!("something else runs some of its scripts: {why}");
+                    let line = asked.line;
+                    self.shared.report.access_left_out(&line.place, &line.shown(), &why);
+                }
             }
         }
     }
@@ -204,7 +221,10 @@ impl SiteWalk<'_, '_, '_> {
         };
         let is_new = !self.served.iter().any(|one| one.runs_php());
         match is_new {
-            true => self.site.settings.set("pool", text_at(&pool, &line.place)),
+            true => {
+                self.site.settings.set("pool", text_at(&pool, &line.place));
+                self.pool_areas.push(asked.area.clone());
+            }
             false => self.other_pool(asked, &pool),
         }
         self.php_options(line, &pool);

@@ -335,6 +335,7 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
         matchers,
         place,
         served: Vec::new(),
+        pool_areas: Vec::new(),
         front: None,
         root: None,
         elsewhere: Vec::new(),

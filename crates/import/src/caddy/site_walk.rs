@@ -64,6 +64,8 @@ pub(super) struct BlockContext {
     pub area: BlockPaths,
     /// The document root.
     pub root: Option<(String, SourceLine)>,
+    /// The paths of its earlier `root`s: no later one is evaluated for them.
+    rooted: Vec<BlockPaths>,
     depth: usize,
 }
 
@@ -91,6 +93,8 @@ pub(super) struct SiteWalk<'w, 's, 'a> {
     pub place: SourceLine,
     /// What serves files and scripts.
     pub served: Vec<ServedArea>,
+    /// Paths whose scripts the pool of the site runs.
+    pub pool_areas: Vec<BlockPaths>,
     /// The script or the file for paths without a file.
     pub front: Option<(String, SourceLine)>,
     /// The document root of the site.
@@ -144,7 +148,7 @@ impl<'a> SiteWalk<'_, '_, 'a> {
             true => directives.iter().collect(),
             false => self.shared.order.sorted(directives, &self.matchers),
         };
-        let mut context = context.clone();
+        let mut context = BlockContext { rooted: Vec::new(), ..context.clone() };
         let mut handled = context.area.clone();
         let mut ordered = ordered.into_iter();
         while let Some(one) = ordered.next() {
@@ -389,23 +393,31 @@ impl<'a> SiteWalk<'_, '_, 'a> {
         if let Some(other) = condition.beside_paths() {
             return self.unknown_requests(line, &other);
         }
+        let area = match context.area.narrowed(&condition.paths, &condition.except) {
+            Ok(Some(area)) => area,
+            Ok(None) => {
+                return self.left_out(line, "none of its paths is one of the block around it");
+            }
+            Err(why) => {
+                return self.shared.report.access_left_out(&line.place, &line.shown(), &why);
+            }
+        };
+        self.kept(line);
+        if context.rooted.iter().any(|earlier| earlier.covers(&area)) {
+            return;
+        }
         let path = self.shared.absolute(&path, line);
-        if condition.paths.is_empty() && condition.except.is_empty() {
-            let root = (path, line.place.clone());
-            if context.depth == 0 {
-                self.root = Some(root.clone());
+        match condition.paths.is_empty() && condition.except.is_empty() {
+            true => {
+                let root = (path, line.place.clone());
+                if context.depth == 0 {
+                    self.root = Some(root.clone());
+                }
+                context.root = Some(root);
             }
-            context.root = Some(root);
-            return self.kept(line);
+            false => self.served.push(ServedArea::folder(&area, &path, line)),
         }
-        match context.area.narrowed(&condition.paths, &condition.except) {
-            Ok(Some(area)) => {
-                self.served.push(ServedArea::folder(&area, &path, line));
-                self.kept(line);
-            }
-            Ok(None) => self.left_out(line, "none of its paths is one of the block around it"),
-            Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
-        }
+        context.rooted.push(area);
     }
 }
 

@@ -201,8 +201,8 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         ("@x header_regexp X-Token ^a$\nrewrite @x /a", "Caddyfile:6: rewrite @x /a"),
         ("rewrite /a/* {http.request.header.X-To}", "Caddyfile:5: rewrite /a/*"),
         (
-            "php_fastcgi /b/* unix//b.sock {\nheader_up X-User a\n}",
-            "Caddyfile:6: header_up X-User a",
+            "handle /b/* {\nphp_fastcgi unix//b.sock {\nheader_up X-User a\n}\n}",
+            "Caddyfile:7: header_up X-User a",
         ),
         ("reverse_proxy /b/* :81 {\nheader_up -X-Token\n}", "Caddyfile:6: header_up -X-Token"),
         (
@@ -211,7 +211,10 @@ fn what_is_unknown_or_not_fixed_is_named_with_its_place_and_decides_access() {
         ),
         ("respond @missing 403", "Caddyfile:5: respond @missing 403"),
         ("@x not method GET POST\nrespond @x 405", "Caddyfile:6: respond @x 405"),
-        ("php_fastcgi unix//run/php.sock {\nsplit .html\n}", "Caddyfile:6: split .html"),
+        (
+            "handle /b/* {\nphp_fastcgi unix//b.sock {\nsplit .html\n}\n}",
+            "Caddyfile:7: split .html",
+        ),
         ("file_server /x/* {\nfrobnicate\n}", "Caddyfile:6: frobnicate"),
         ("root * /srv/{host}", "Caddyfile:5: root * /srv/{host}"),
         ("respond /a {$UNSET}", "Caddyfile:5: {$UNSET}"),
@@ -364,4 +367,26 @@ fn a_script_for_all_paths_hides_no_files_here() {
     let imported = of_files("/index.php");
     assert!(!imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
     assert!(of_files("{path} /index.php").report.keeps_access());
+}
+
+#[test]
+fn the_first_of_two_pools_that_has_a_script_runs_it() {
+    let pool = |user: &str| format!("[{user}]\nlisten = /run/{user}.sock\nuser = {user}\n");
+    let pools = pool("a") + &pool("b");
+    let rules = |lines: &[&str]| {
+        let text = format!(":80 {{\nroot * /srv/a\n{}\nfile_server\n}}\n", lines.join("\n"));
+        let files = [("/etc/caddy/Caddyfile", text.as_str()), ("/fpm.conf", pools.as_str())];
+        let imported = of_files(&files).expect("it can be imported");
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        imported.toml.lines().filter(|line| line.contains("pool = ")).count().to_string()
+            + imported.toml.split_once("pool = ").map_or("", |(_, rest)| rest)
+    };
+    let (some, all) = ("php_fastcgi /api/* unix//run/b.sock", "php_fastcgi unix//run/a.sock");
+    // Without a matcher, it keeps its place.
+    let first = rules(&[all, some]);
+    assert!(first.starts_with("1\"a\""), "{first}");
+    let first = rules(&[some, all]);
+    assert!(first.starts_with("3\"b\""), "{first}");
+    let (own, others) = (first.find("path = \"/api/*\", pool = \"b\""), first.find("\"/*\""));
+    assert!(own.is_some() && own < others, "{first}");
 }

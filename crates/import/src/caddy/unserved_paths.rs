@@ -1,12 +1,17 @@
 //! Paths without a `file_server` or without PHP: here, a site sends all files of its document root
 //! and runs all scripts in it.
 
+use std::collections::BTreeSet;
+
 use super::path_areas::{BlockPaths, CaddyPath, gap};
 use super::served_areas::ServedArea;
 use super::site_walk::SiteWalk;
 use crate::file_draft::Placed;
 use crate::source_directive::Directive;
 use crate::toml_text;
+
+/// Most comparisons of two paths for a site: some seconds.
+const MAX_COMPARISONS: usize = 4_000_000;
 
 impl SiteWalk<'_, '_, '_> {
     /// `allow_php`, where PHP is for some paths alone.
@@ -34,13 +39,15 @@ impl SiteWalk<'_, '_, '_> {
         let all: Vec<ServedArea> = php.iter().chain(&self.elsewhere).cloned().collect();
         let areas = areas_of(&all);
         let closed = self.closed.clone();
-        for one in &all {
-            let excepted = one.area.except.iter().filter(|path| path.may_be_scripts());
-            for path in excepted.filter(|path| !is_closed(path, &closed)) {
-                let patterns = self.guards(&gap(path, &areas), &one.line);
-                for pattern in patterns.unwrap_or_default() {
-                    self.push("deny_php", &one.line, toml_text::string(&pattern));
-                }
+        let Some(excepted) = excepted(&all, &areas) else {
+            let why = "there are too many paths without PHP: write `deny_php` of the site";
+            return self.too_many(&all, why);
+        };
+        let excepted = excepted.into_iter().filter(|(path, _)| path.may_be_scripts());
+        for (path, line) in excepted.filter(|(path, _)| !is_closed(path, &closed)) {
+            let patterns = self.guards(&gap(path, &areas), line);
+            for pattern in patterns.unwrap_or_default() {
+                self.push("deny_php", line, toml_text::string(&pattern));
             }
         }
     }
@@ -52,16 +59,24 @@ impl SiteWalk<'_, '_, '_> {
         let all: Vec<ServedArea> = senders.chain(&self.elsewhere).cloned().collect();
         let areas = areas_of(&all);
         let closed = self.closed.clone();
-        for one in &all {
-            let excepted = one.area.except.iter().filter(|path| !path.are_scripts());
-            for path in excepted.filter(|path| !is_closed(path, &closed)) {
-                self.unsent(&gap(path, &areas), &one.line);
-            }
+        let Some(excepted) = excepted(&all, &areas) else {
+            let why = "there are too many paths without a `file_server`: write `deny` of the site";
+            return self.too_many(&all, why);
+        };
+        let excepted = excepted.into_iter().filter(|(path, _)| !path.are_scripts());
+        for (path, line) in excepted.filter(|(path, _)| !is_closed(path, &closed)) {
+            self.unsent(&gap(path, &areas), line);
         }
         let rest = gap(&CaddyPath::Prefix("/".to_owned()), &areas);
         match rest.guards() {
             Ok(patterns) if patterns.is_empty() => {}
             guards => self.unsent_rest(guards.ok(), ended),
+        }
+    }
+
+    fn too_many(&mut self, all: &[ServedArea], why: &str) {
+        if let Some(last) = all.last() {
+            self.shared.report.access_left_out(&last.line.place, &last.line.shown(), why);
         }
     }
 
@@ -117,6 +132,20 @@ impl SiteWalk<'_, '_, '_> {
         let why = "no `file_server` for these paths";
         self.site.settings.push("deny", Placed::because(toml, &self.place, why));
     }
+}
+
+/// The paths that areas leave out, each once, with the first directive that does. `None` if a
+/// comparison of all of them with all areas takes too long.
+fn excepted<'s>(
+    all: &'s [ServedArea],
+    areas: &[BlockPaths],
+) -> Option<Vec<(&'s CaddyPath, &'s Directive)>> {
+    let mut known = BTreeSet::new();
+    let paths =
+        all.iter().flat_map(|one| one.area.except.iter().map(move |path| (path, &one.line)));
+    let found: Vec<_> = paths.filter(|(path, _)| known.insert(*path)).collect();
+    let count: usize = areas.iter().map(|area| area.except.len() + 1).sum();
+    (found.len().saturating_mul(count) <= MAX_COMPARISONS).then_some(found)
 }
 
 /// Whether all clients are refused a path already.

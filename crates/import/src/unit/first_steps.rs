@@ -10,6 +10,9 @@ use crate::escapes::percent_decoded;
 /// Longest chain of actions; Unit has no such limit, but a chain of this length is a circle.
 const MAX_ACTIONS: usize = 50;
 
+/// The file of a folder, if no `index` names another.
+pub(super) const DEFAULT_INDEX: &str = "index.html";
+
 /// A request, for a host in small letters and a decoded path.
 pub(super) struct UnitRequest<'r> {
     /// The host.
@@ -25,6 +28,8 @@ pub(super) struct UnitReply {
     pub files: Vec<String>,
     /// The script that runs, if no file is there.
     pub script: Option<String>,
+    /// Whether another server has the request.
+    pub is_proxied: bool,
     /// Whether no step has the request.
     pub is_unmatched: bool,
     /// The pointers of all steps and actions on the way.
@@ -142,9 +147,10 @@ impl<'c> UnitSearch<'c> {
                 return Some(Some(pass.to_owned()));
             }
             if !has("share") {
+                reply.is_proxied = has("proxy");
                 return Some(None);
             }
-            reply.files.extend(shared(action.get("share"), path)?);
+            reply.files.extend(shared(action, path)?);
             pointer += "/fallback";
         }
         None
@@ -172,19 +178,27 @@ impl<'c> UnitSearch<'c> {
 }
 
 /// The files that a `share` looks for. `None` if they depend on more than the path.
-fn shared(share: Option<&Value>, path: &str) -> Option<Vec<String>> {
-    let texts = match share? {
-        Value::String(text) => vec![text.as_str()],
-        Value::Array(all) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
-        _ => return None,
-    };
-    let files = texts.iter().map(|text| match text.split_once("$uri") {
-        // A folder, as in earlier versions.
-        None => format!("{}{path}", text.trim_end_matches('/')),
-        Some((folder, rest)) => format!("{}{path}{rest}", folder.trim_end_matches('/')),
+fn shared(action: &Value, path: &str) -> Option<Vec<String>> {
+    let index = action.get("index").and_then(Value::as_str).unwrap_or(DEFAULT_INDEX);
+    let files = share_texts(action.get("share")?)?.into_iter().map(|text| {
+        let file = match text.split_once("$uri") {
+            // One file for all paths.
+            None if text.ends_with('/') => format!("{text}{index}"),
+            None => text.to_owned(),
+            Some((folder, rest)) => format!("{}{path}{rest}", folder.trim_end_matches('/')),
+        };
+        (!text.replace("$uri", "").contains('$')).then_some(file)
     });
-    let files: Vec<String> = files.collect();
-    (!texts.iter().any(|text| text.replace("$uri", "").contains('$'))).then_some(files)
+    files.collect()
+}
+
+/// The templates of a `share`.
+pub(super) fn share_texts(share: &Value) -> Option<Vec<&str>> {
+    match share {
+        Value::String(text) => Some(vec![text.as_str()]),
+        Value::Array(all) => all.iter().map(Value::as_str).collect(),
+        _ => None,
+    }
 }
 
 impl SearchedStep {

@@ -96,7 +96,9 @@ fn laxer(
 ) -> Option<&'static str> {
     let file = site.file(path);
     match site.serve(path).behind {
-        Behind::Nothing | Behind::Server => None,
+        Behind::Nothing => None,
+        Behind::Server if old.is_proxied => None,
+        Behind::Server => Some("Unit passes no request to that server"),
         Behind::File if old.files.contains(&file) => None,
         // The index of a folder, which is a script for both.
         Behind::File if path.ends_with('/') && runs_in(old, &file) => None,
@@ -290,6 +292,12 @@ mod tests {
                 format!(r#""main": [{}, REST]"#, step(r#""/my%20docs/*""#, refused)),
                 format!("{one}\ndeny = [\"~^/my%20docs/\"]"),
                 format!("{one}\ndeny = [\"/my docs/*\"]"),
+            ),
+            // Another server.
+            (
+                format!(r#""main": [{}, REST]"#, step(r#""/api/*""#, r#""proxy": "http://b:81""#)),
+                format!("{one}\nproxy = [{{ path = \"/*\", to = \"http://127.0.0.1:81\" }}]"),
+                format!("{one}\nproxy = [{{ path = \"/api/*\", to = \"http://127.0.0.1:81\" }}]"),
             ),
             // Hidden files, of which some are not hidden here.
             (

@@ -72,7 +72,7 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
     let mut file = FileDraft::default();
     if !listeners(&config, &mut file, &mut report) {
         return Err(format!(
-            "{main} has no listener whose requests lead to PHP, files or a server"
+            "{main} has no listener whose requests lead to PHP, files or a server:\n{report}"
         ));
     }
     settings(&config, &mut file, &mut report);
@@ -326,7 +326,8 @@ mod tests {
                 {"match": {"uri": ["/core/install.php", "/update.php"]},
                  "action": {"pass": "applications/a/direct"}},
                 {"match": {"uri": ["!/index.php*", "*.php", "*.php/*"]}, "action": {"return": 403}},
-                {"action": {"share": "/srv/a/", "fallback": {"pass": "applications/a/index"}}}]"#,
+                {"action": {"share": "/srv/a$uri",
+                 "fallback": {"pass": "applications/a/index"}}}]"#,
             "index.php",
         );
         has(&imported.toml, &["\"/vendor/*\",", "\"/update.php\",", "\"/index.php\",", "inc$"]);

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{UnitConfig, names};
 use crate::file_draft::{FileDraft, Placed, PoolDraft};
+use crate::pool_names::pool_name;
 use crate::report::{ImportReport, SourceLine};
 use crate::toml_text;
 
@@ -70,14 +71,15 @@ fn pool(
     file: &mut FileDraft,
     report: &mut ImportReport,
 ) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let own: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(32).collect();
-    if file.pools.iter().any(|pool| pool.name == own) {
-        return own;
+    if let Some(known) = file.pools.iter().find(|pool| pool.origin == name) {
+        return known.name.clone();
     }
+    let taken: Vec<&str> = file.pools.iter().map(|pool| pool.name.as_str()).collect();
+    let own = pool_name(name, &taken);
     let pointer = format!("/applications/{name}");
     let from = config.place(&pointer).to_string();
-    let mut pool = PoolDraft { name: own.clone(), from, ..PoolDraft::default() };
+    let origin = name.to_owned();
+    let mut pool = PoolDraft { name: own.clone(), origin, from, ..PoolDraft::default() };
     if config.get(&format!("{pointer}/processes")).is_none() {
         let place = config.place(&pointer);
         pool.settings.set("pm", Placed::because("\"static\"".to_owned(), &place, "Unit's default"));

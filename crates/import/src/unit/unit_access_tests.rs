@@ -89,6 +89,48 @@ fn scripts_of_another_user_or_another_folder_are_named() {
 }
 
 #[test]
+fn applications_of_similar_names_have_a_pool_with_their_own_user_each() {
+    let text = r#"{"listeners": {"*:80": {"pass": "routes"}}, "routes": [
+        {"match": {"host": "a.example"}, "action": {"pass": "applications/shop.a"}},
+        {"match": {"host": "b.example"}, "action": {"pass": "applications/shop-a"}},
+        {"match": {"host": "c.example"}, "action": {"pass": "applications/shop.a"}}],
+        "applications": {
+        "shop.a": {"type": "php", "user": "shopa", "root": "/srv/a", "script": "index.php"},
+        "shop-a": {"type": "php", "user": "shopb", "root": "/srv/b", "script": "index.php"}}}"#;
+    let imported = import(&UnitJson(text.to_owned()), "unit.json").expect("it can be imported");
+    let sites = imported.toml.split("[[sites]]").skip(1);
+    let pools =
+        sites.map(|site| site.split("pool = \"").nth(1).and_then(|pool| pool.split('"').next()));
+    let users = pools.map(|pool| {
+        let section = format!("[pools.{}]", pool.expect("the site has a pool"));
+        let lines = imported.toml.split(&section).nth(1).expect("the pool is there");
+        lines.split("user = \"").nth(1).and_then(|user| user.split('"').next())
+    });
+    let users: Vec<Option<&str>> = users.collect();
+    assert_eq!(users, ["shopa", "shopb", "shopa"].map(Some), "{}", imported.toml);
+}
+
+#[test]
+fn a_share_without_the_path_is_one_file() {
+    let imported = of(&format!(
+        r#""main": [{{"match": {{"host": "a.example"}}, "action": {{"share": "/srv/landing/"}}}},
+            {REST}]"#
+    ));
+    assert!(imported.report.to_string().contains("one file /srv/landing/index.html"));
+    assert!(!imported.report.keeps_access() && !imported.toml.contains("/srv/landing\""));
+    assert!(is_denied(&imported, "a.example", "/zz9"), "{}", imported.toml);
+    for share in
+        [r#""/srv/a/""#, r#""/srv/a/a.html""#, r#"["/srv/a/a.html", "/srv/a$uri"]"#, r#""/srv/a""#]
+    {
+        says_laxer(&format!(r#""main": [{}]"#, REST.replace(r#""/srv/a$uri""#, share)));
+    }
+    let list = REST.replace(r#""/srv/a$uri""#, r#"["/srv/a$uri", "/srv/b$uri"]"#);
+    let imported = of(&format!(r#""main": [{list}]"#));
+    assert!(imported.report.to_string().contains("one share of 2"), "{}", imported.report);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
 fn an_application_without_a_user_is_named() {
     let text = r#"{"listeners": {"*:80": {"pass": "applications/a"}},
         "applications": {"a": {"type": "php", "root": "/srv/a"}}}"#;

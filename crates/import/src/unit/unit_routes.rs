@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::first_steps::{DEFAULT_INDEX, share_texts};
 use super::php_applications::{PhpTarget, has_script, target};
 use super::uri_patterns::UriList;
 use super::{UnitConfig, names};
@@ -266,8 +267,12 @@ impl RouteWalk<'_> {
             return self.proxy(to, &place, paths);
         }
         if let Some(share) = action.get("share") {
-            let share = share.as_str().or(share.get(0).and_then(Value::as_str));
-            self.share(share.unwrap_or_default(), pointer, paths);
+            let texts = share_texts(share).unwrap_or_default();
+            if texts.len() > 1 {
+                let why = format!("one share of {}: files of the others are not sent", texts.len());
+                self.report.left_out(&place, "share", &why);
+            }
+            self.share(texts.first().copied().unwrap_or_default(), pointer, paths);
             if let Some(Value::String(pass)) = action.pointer("/fallback/pass") {
                 self.changes(&format!("{pointer}/fallback"));
                 return self.fallback(pass, &place, paths, depth);
@@ -297,7 +302,11 @@ impl RouteWalk<'_> {
             self.deny(404, &place, paths);
             return self.report.kept(&place, "share /dev/null");
         }
-        let folder = share.trim_end_matches("$uri").trim_end_matches('/');
+        let folder = match share.strip_suffix("$uri") {
+            Some(folder) => folder.trim_end_matches('/'),
+            None if share.contains('$') => share,
+            None => return self.one_file(share, pointer),
+        };
         if folder.contains('$') || folder.is_empty() {
             let why = "the folder is not fixed; write `root` or `aliases` of the site";
             return self.report.access_left_out(&place, "share", why);
@@ -341,6 +350,20 @@ impl RouteWalk<'_> {
         }
         self.shares = true;
         self.report.kept(&place, "share");
+    }
+
+    /// A share that is the same file for all paths.
+    fn one_file(&mut self, share: &str, pointer: &str) {
+        let index = self.config.get(&format!("{pointer}/index")).and_then(Value::as_str);
+        let file = match share.ends_with('/') {
+            true => format!("{share}{}", index.unwrap_or(DEFAULT_INDEX)),
+            false => share.to_owned(),
+        };
+        let why = format!(
+            "Unit sends the one file {file}, and versions before 1.26 sent those of a folder: \
+             write `root` if it is that of all files, or `rewrite` to the one file"
+        );
+        self.report.access_left_out(&self.config.place(pointer), "share", &why);
     }
 
     /// What serves paths without a file.
