@@ -150,8 +150,8 @@ impl DoneLookups {
         self.0.iter().find(|done| done.lookup == *lookup).map(|done| &done.outcome)
     }
 
-    /// Closes the files and roots. What was read from them is cached, and a request that waits holds
-    /// none, for which others would wait.
+    /// Closes the files and roots. What was read from them is cached, and a request that waits
+    /// holds none, for which others would wait.
     fn close(&mut self) {
         let is_open = |done: &DoneLookup| {
             matches!(done.outcome, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)))
