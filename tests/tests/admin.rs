@@ -281,22 +281,26 @@ fn drain_lets_scripts_finish_however_often_it_is_said() {
     let root = site();
     let mut server = Server::start(root.path());
     let mut busy = occupy(&server);
-    let mut drains: Vec<Guarded> = (0..2)
+    let mut drains: Vec<_> = (0..2)
         .map(|_| {
             let mut command = Command::new(maitred_program());
             let socket = server.admin_socket();
             command.arg("drain").arg("--admin-socket").arg(socket);
-            command.stdout(Stdio::null());
-            let drain = Guarded::spawn(&mut command, Signal::TERM);
+            command.stdout(Stdio::piped());
+            let mut drain = Guarded::spawn(&mut command, Signal::TERM);
             wait::until_true("the server to drain", || status(&server)["phase"] == "draining");
-            drain
+            // Its command has reached the server.
+            let pipe = drain.child().stdout.take().expect("stdout is a pipe");
+            let mut said = BufReader::new(pipe).lines().map_while(Result::ok);
+            assert_eq!(said.next().as_deref(), Some("waiting for 1 script"));
+            (drain, said)
         })
         .collect();
     server.expect_log(0, "drain, asked for by process");
     let_go(&root);
     let rest = busy.read_to_end();
     assert!(text(&rest).contains("0\r\n\r\n"), "the script has finished");
-    for drain in &mut drains {
+    for (drain, _said) in &mut drains {
         assert!(drain.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
     }
     assert_eq!(server.wait_for_end().code(), Some(0));
