@@ -15,6 +15,8 @@ mod fpm_tests;
 mod hidden_names;
 mod listen_addresses;
 pub mod nginx;
+#[cfg(test)]
+mod only_file;
 mod pool_names;
 mod prefix_complement;
 mod regex_shapes;

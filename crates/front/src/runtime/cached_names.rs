@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
-/// Flags of an open without an effect on the file.
-const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// Flags to read metadata: no read permission needed, and no effect on a FIFO or a device.
+pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Whether the kernel has `RESOLVE_CACHED` (from 5.12), and the system allows `openat2`. Without
 /// it, serving threads wait for the file system.

@@ -91,6 +91,13 @@ enum LookupOutcome {
     Root(std::result::Result<Arc<Root>, Arc<Stopped>>),
 }
 
+impl LookupOutcome {
+    /// Whether it holds a file or a root open.
+    fn is_open(&self) -> bool {
+        matches!(self, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)))
+    }
+}
+
 impl NameLookup {
     /// Waits for the file system.
     fn run(&self) -> LookupOutcome {
@@ -153,10 +160,7 @@ impl DoneLookups {
     /// Closes the files and roots. What was read from them is cached, and a request that waits
     /// holds none, for which others would wait.
     fn close(&mut self) {
-        let is_open = |done: &DoneLookup| {
-            matches!(done.outcome, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)))
-        };
-        self.0.retain(|done| !is_open(done));
+        self.0.retain(|done| !done.outcome.is_open());
     }
 
     /// Without open files.
@@ -285,8 +289,8 @@ async fn look_up(tenant: &Arc<Tenant>, lookup: NameLookup, until: Deadline) -> O
     };
     let done = tenant.look_up(until, move || {
         let outcome = lookup.run();
-        let holds_one = matches!(outcome, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)));
-        DoneLookup { lookup, outcome, _file: file.filter(|_| holds_one) }
+        let file = file.filter(|_| outcome.is_open());
+        DoneLookup { lookup, outcome, _file: file }
     });
     done.await
 }

@@ -12,8 +12,7 @@ use rustix::io::{Errno, Result};
 
 use crate::site::refused_links;
 
-/// Flags to read metadata: no read permission needed, and no effect on a FIFO or a device.
-pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+pub use crate::runtime::cached_names::LOOK;
 
 /// Flags to read a file. `NONBLOCK` and `NOCTTY` matter if the name has become a FIFO or a terminal
 /// since the check.

@@ -152,31 +152,14 @@ fn example_paths(kind: &str, text: &str, begin: &str) -> Vec<RulePaths> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FileReader;
     use crate::caddy::config_tree;
     use crate::caddy::directive_order::DirectiveOrder;
-
-    /// A Caddyfile.
-    struct OneCaddyfile(String);
-
-    impl FileReader for OneCaddyfile {
-        fn read(&self, _: &str) -> Result<String, String> {
-            Ok(self.0.clone())
-        }
-
-        fn glob(&self, _: &str) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn resolved(&self, _: &str) -> Option<String> {
-            None
-        }
-    }
+    use crate::only_file::OnlyFile;
 
     /// What is laxer in a site with these rules than in a block of a Caddyfile.
     fn found(block: &str, rules: &str) -> String {
         let block = block.replace("PHP", "php_fastcgi unix//run/php.sock");
-        let files = OneCaddyfile(format!("a.example {{\nroot * /srv/a\n{block}\n}}\n"));
+        let files = OnlyFile(format!("a.example {{\nroot * /srv/a\n{block}\n}}\n"));
         let (mut read, mut found) = (ImportReport::default(), ImportReport::default());
         let config = config_tree::read(&files, "/c/Caddyfile", &|_| None, &mut read);
         let config = config.expect("it has no mistake");

@@ -251,23 +251,8 @@ fn access_log(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::only_file::OnlyFile;
     use crate::report::Outcome;
-
-    struct One(String);
-
-    impl FileReader for One {
-        fn read(&self, _path: &str) -> Result<String, String> {
-            Ok(self.0.clone())
-        }
-
-        fn glob(&self, _pattern: &str) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn resolved(&self, _path: &str) -> Option<String> {
-            None
-        }
-    }
 
     /// The result for routes of an application with the targets `direct` and `index`.
     fn of_routes(routes: &str, script: &str) -> Imported {
@@ -281,7 +266,7 @@ mod tests {
             "targets": {{"direct": {{"root": "/srv/a"}},
             "index": {{"root": "/srv/a", "script": "{script}"}}}}}}}}}}"#
         );
-        import(&One(text), "unit.json").expect("it can be imported")
+        import(&OnlyFile(text), "unit.json").expect("it can be imported")
     }
 
     fn has(toml: &str, lines: &[&str]) {

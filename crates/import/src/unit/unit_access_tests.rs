@@ -4,24 +4,8 @@ use maitred_config::{Config, Site};
 use maitred_rules::Pattern;
 
 use super::import;
-use crate::{FileReader, Imported};
-
-/// A file reader with one file.
-struct UnitJson(String);
-
-impl FileReader for UnitJson {
-    fn read(&self, _: &str) -> Result<String, String> {
-        Ok(self.0.clone())
-    }
-
-    fn glob(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn resolved(&self, _: &str) -> Option<String> {
-        None
-    }
-}
+use crate::Imported;
+use crate::only_file::OnlyFile;
 
 /// Applications `a` with the targets `direct`, `index` and `up`, and `b` with another user.
 const APPLICATIONS: &str = r#"{
@@ -42,7 +26,7 @@ fn of(routes: &str) -> Imported {
         r#"{{"listeners": {{"*:80": {{"pass": "routes/main"}}}}, "routes": {{{routes}}},
         "applications": {APPLICATIONS}}}"#
     );
-    import(&UnitJson(text), "unit.json").expect("it can be imported")
+    import(&OnlyFile(text), "unit.json").expect("it can be imported")
 }
 
 fn config(imported: &Imported) -> Config {
@@ -97,7 +81,7 @@ fn applications_of_similar_names_have_a_pool_with_their_own_user_each() {
         "applications": {
         "shop.a": {"type": "php", "user": "shopa", "root": "/srv/a", "script": "index.php"},
         "shop-a": {"type": "php", "user": "shopb", "root": "/srv/b", "script": "index.php"}}}"#;
-    let imported = import(&UnitJson(text.to_owned()), "unit.json").expect("it can be imported");
+    let imported = import(&OnlyFile(text.to_owned()), "unit.json").expect("it can be imported");
     let sites = imported.toml.split("[[sites]]").skip(1);
     let pools =
         sites.map(|site| site.split("pool = \"").nth(1).and_then(|pool| pool.split('"').next()));
@@ -134,7 +118,7 @@ fn a_share_without_the_path_is_one_file() {
 fn an_application_without_a_user_is_named() {
     let text = r#"{"listeners": {"*:80": {"pass": "applications/a"}},
         "applications": {"a": {"type": "php", "root": "/srv/a"}}}"#;
-    let imported = import(&UnitJson(text.to_owned()), "unit.json").expect("it can be imported");
+    let imported = import(&OnlyFile(text.to_owned()), "unit.json").expect("it can be imported");
     assert!(imported.report.to_string().contains("set `user` of the pool"), "{}", imported.report);
 }
 
