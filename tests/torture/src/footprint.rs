@@ -11,6 +11,8 @@ use crate::site::POOLS;
 
 /// The start of a worker's title; its pool and its seat follow.
 const WORKER_TITLE: &str = "maitred-php: worker pool ";
+/// Processes that run only while they have work: a run may begin without one.
+const ON_DEMAND: [&str; 1] = ["maitred: pipes"];
 /// Descriptors by which a process may differ: connections that clients have just closed.
 const DESCRIPTORS_SLACK: usize = 8;
 /// Mappings by which a process may differ: threads and arenas that appear under load.
@@ -74,7 +76,9 @@ impl Footprint {
         let mut grown = Vec::new();
         for (title, now) in &now.0 {
             let Some(before) = self.0.get(title) else {
-                grown.push(format!("`{title}` runs, which did not before"));
+                if !ON_DEMAND.contains(&title.as_str()) {
+                    grown.push(format!("`{title}` runs, which did not before"));
+                }
                 continue;
             };
             if now.descriptors > before.descriptors + DESCRIPTORS_SLACK {
