@@ -63,6 +63,7 @@ pub mod wait;
 pub mod web;
 pub mod websocket;
 pub mod wordpress;
+pub mod xfs;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

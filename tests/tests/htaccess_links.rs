@@ -82,3 +82,36 @@ fn headers_depend_on_files_behind_a_link_out_of_the_root() {
     }
     server.stop();
 }
+
+#[test]
+fn conditions_see_no_file_above_the_document_root() {
+    let home = public_folder();
+    let root = home.path().join("public");
+    let mut rules = "RewriteEngine On\n".to_owned();
+    for (number, test) in ["-f", "-s", "-x", "-d", "-l", "-F"].iter().enumerate() {
+        rules += &format!(
+            "RewriteCond \"%{{DOCUMENT_ROOT}}/%{{QUERY_STRING}}\" {test}\n\
+             RewriteRule ^probe{number}$ - [G]\n"
+        );
+    }
+    rules += "RewriteCond expr \"-e '%{DOCUMENT_ROOT}/%{QUERY_STRING}'\"\n\
+              RewriteRule ^probe6$ - [G]\n";
+    write_file(&root, ".htaccess", rules.as_bytes());
+    write_file(&root, "own.txt", b"x");
+    write_file(&root, "in/a.txt", b"x");
+    write_file(home.path(), "secret.txt", b"x");
+    std::fs::create_dir(home.path().join("folder")).expect("a folder is made");
+    symlink("secret.txt", home.path().join("link")).expect("a link is made");
+    if is_root() {
+        give_to_web_user(&root);
+    }
+    let server = Setup::new(&root).site("htaccess = true").start();
+    assert_eq!(status(&server, "/probe0?own.txt"), 410);
+    assert_eq!(status(&server, "/probe0?in/../own.txt"), 410);
+    for number in 0..7 {
+        let above = ["../secret.txt", "../folder", "../link", "in/../../secret.txt", "../public"];
+        for name in above.into_iter().chain(["../missing", "missing"]) {
+            assert_eq!(status(&server, &format!("/probe{number}?{name}")), 404, "{number} {name}");
+        }
+    }
+}

@@ -28,6 +28,10 @@ use crate::runtime::{background, sandbox, thread};
 use crate::services::history;
 use crate::services::{FrontSize, Shared, Thread};
 
+/// Most threads of an event loop that wait for the file system. Those for the files of tenants have
+/// limits of their own (`lookup_turns.rs`); each tenant has one for itself alone.
+const BLOCKING_THREADS: usize = 4096;
+
 /// Tick of a thread with connections. A timer that is earlier than all others costs a system call;
 /// with this one there always is an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
@@ -308,6 +312,7 @@ fn serve_thread(
     let log = shared.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
         .on_thread_park(move || {
             log.flush_logs();
             thread_local::before_park();

@@ -23,6 +23,7 @@ use maitred_rules::site_rules::{Refusal, RuleRequest, Step, Verdict};
 
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
+use crate::runtime::lookup_turns::AllTurns;
 use crate::site::compress::Compression;
 use crate::site::files::StaticFile;
 use crate::site::refused_links;
@@ -461,7 +462,8 @@ fn resolver_for(
         }
     }
     let root = files.root.display().to_string();
-    let mut resolver = Resolver::new(files, TableLimits::default());
+    let tenant = AllTurns::default().of("");
+    let mut resolver = Resolver::new(files, &tenant, TableLimits::default());
     let _ = resolver.follow_root();
     if let Some(why) = resolver.refusal() {
         said.say("root", format!("{root} is not served: {why}"));

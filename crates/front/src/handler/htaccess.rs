@@ -22,6 +22,7 @@ use crate::handler::{htaccess_listing, htaccess_users, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
+use crate::site::name_lookups;
 use crate::site::resolver::{Refused, Resolver, RootVersion, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
@@ -61,7 +62,7 @@ pub async fn route<'r>(
         match without_directives(context, &mut looked).await {
             Unruled::Served(decision) => return decision,
             Unruled::NoFile => {}
-            Unruled::OtherRoot => match look(context, path).await {
+            Unruled::Changed => match look(context, path).await {
                 Ok(again) => looked = again,
                 Err(refused) => return refusal::of_path(&refused).into(),
             },
@@ -128,10 +129,14 @@ async fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Look
 /// Where there is nothing to evaluate: the cached route of the path, if it has a file.
 async fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looked) -> Unruled<'r> {
     let site = context.site;
-    let route = site.look_up(|| site.resolve(&context.path, context.query())).await;
-    let route = route.unwrap_or_else(Route::Refused);
-    if site.check_root(looked.root).await.is_err() {
-        return Unruled::OtherRoot;
+    let resolve = || site.resolve(&context.path, context.query());
+    let (route, has_waited) = match name_lookups::run_and_keep(&site.tenant, resolve).await {
+        Ok(kept) => (kept.result, !kept.done.are_none()),
+        Err(refused) => (Route::Refused(refused), true),
+    };
+    // A file that was looked up later may have come with its directives.
+    if has_waited || site.check_root(looked.root).await.is_err() {
+        return Unruled::Changed;
     }
     let (saved, decision) = match route {
         Route::File(entry) => (Saved::File(Arc::downgrade(&entry)), Decision::File(entry)),
@@ -146,8 +151,8 @@ async fn without_directives<'r>(context: &RequestContext<'r>, looked: &mut Looke
 enum Unruled<'r> {
     Served(Decision<'r>),
     NoFile,
-    /// The document root was replaced meanwhile.
-    OtherRoot,
+    /// The document root was replaced meanwhile, or directives may have been added.
+    Changed,
 }
 
 fn has_encoded_slash(path: &str) -> bool {

@@ -320,7 +320,7 @@ async fn send_page_of_error<'r, C: HttpClient>(
 fn content_of(entry: &StaticFile) -> Content<'_> {
     match entry.body() {
         FileBody::Memory(bytes) => Content::Kept(bytes),
-        FileBody::File(fd) => Content::File(fd, Slice { offset: 0, len: entry.len() }),
+        FileBody::File(file) => Content::File(file, Slice { offset: 0, len: entry.len() }),
     }
 }
 

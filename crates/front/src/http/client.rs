@@ -13,6 +13,7 @@ use maitred_http1::{Head, ResponseStart};
 use crate::http::body::{Body, BodyError};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{Part, ResponseBody, Slice};
+use crate::http::large_file::LargeFile;
 use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool_folder::SpoolPlace;
 use crate::net::admin_peer::AdminPeer;
@@ -168,9 +169,9 @@ pub enum Content<'a> {
     /// Shared bytes with their position in an immutable memfd, for `sendfile`.
     Housed(&'a Bytes, &'a OwnedFd, u64),
     /// A piece of a file.
-    File(&'a Arc<OwnedFd>, Slice),
+    File(&'a Arc<LargeFile>, Slice),
     /// Pieces of a file, each with a part header, and the closing delimiter.
-    Pieces(&'a Arc<OwnedFd>, &'a [Part], &'a Bytes),
+    Pieces(&'a Arc<LargeFile>, &'a [Part], &'a Bytes),
 }
 
 impl<'a> Content<'a> {
@@ -179,8 +180,10 @@ impl<'a> Content<'a> {
         match body {
             ResponseBody::Empty => Content::Nothing,
             ResponseBody::Memory(bytes) => Content::Kept(bytes),
-            ResponseBody::File { fd, slice } => Content::File(fd, *slice),
-            ResponseBody::Multipart { fd, parts, closing } => Content::Pieces(fd, parts, closing),
+            ResponseBody::File { file, slice } => Content::File(file, *slice),
+            ResponseBody::Multipart { file, parts, closing } => {
+                Content::Pieces(file, parts, closing)
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! Response bodies.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
+
+use crate::http::large_file::LargeFile;
 
 /// A piece of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +31,15 @@ pub enum ResponseBody {
     Memory(Bytes),
     /// A piece of a file.
     File {
-        /// Open for reading.
-        fd: Arc<OwnedFd>,
+        /// The file.
+        file: Arc<LargeFile>,
         /// Which piece.
         slice: Slice,
     },
     /// `multipart/byteranges`: each part's header and its piece of the file, then `closing`.
     Multipart {
-        /// Open for reading.
-        fd: Arc<OwnedFd>,
+        /// The file.
+        file: Arc<LargeFile>,
         /// In the order to send.
         parts: Vec<Part>,
         /// The closing delimiter.

@@ -9,6 +9,7 @@ pub(crate) mod early_hints;
 pub(crate) mod error_body;
 pub(crate) mod headers;
 pub mod hosts;
+pub(crate) mod large_file;
 pub(crate) mod request_memory;
 pub(crate) mod server_timing;
 pub(crate) mod shared_budget;

@@ -1,7 +1,9 @@
-//! Lookups in folders of tenants on other threads: by few at a time for each tenant, and no request
-//! waits long for one. A lookup that a tenant holds up keeps its thread until the tenant lets go.
+//! Lookups in folders of tenants, and reads of their files, on other threads: by few at a time for
+//! each tenant, and no request waits long for one. A lookup that a tenant holds up keeps its thread
+//! until the tenant lets go.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,8 +16,23 @@ const THREADS_OF_ONE: usize = 4;
 /// Most threads that read folders of one tenant for listings.
 const LISTINGS_OF_ONE: usize = 2;
 
-/// Most threads in lookups and listings of all tenants.
+/// Most threads in lookups and listings of all tenants, besides one that each has for itself.
 const THREADS: usize = 256;
+
+/// Most threads that read files of one tenant that are sent.
+const SENDERS_OF_ONE: usize = 8;
+
+/// Most threads that read files of all tenants that are sent, besides one that each has for itself.
+const SENDERS: usize = 128;
+
+/// Longest wait for a piece of a file that is sent.
+const SEND_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Most contents of one tenant's files, in KiB, that are read for requests and not yet in use.
+const CONTENTS_OF_ONE: usize = 16 << 10;
+
+/// Most contents of all tenants' files, in KiB, that are read for requests and not yet in use.
+const CONTENTS: usize = 128 << 10;
 
 /// Most requests of one tenant that wait for a lookup.
 const WAITING_OF_ONE: usize = 4096;
@@ -32,19 +49,42 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The turns of all tenants.
 #[derive(Debug)]
 pub struct AllTurns {
-    all: Arc<Semaphore>,
+    all: Arc<SharedTurns>,
     tenants: Mutex<HashMap<String, Weak<Tenant>>>,
+}
+
+/// What tenants share.
+#[derive(Debug)]
+struct SharedTurns {
+    threads: Arc<Semaphore>,
+    senders: Arc<Semaphore>,
+    contents: Arc<Semaphore>,
+    /// There are several tenants.
+    are_several: AtomicBool,
 }
 
 /// The turns of one tenant.
 #[derive(Debug)]
 pub struct Tenant {
-    all: Arc<Semaphore>,
+    all: Arc<SharedTurns>,
+    /// Its own thread for lookups, whatever others do.
+    own: Arc<Semaphore>,
+    /// Its own thread for files that are sent.
+    own_sender: Arc<Semaphore>,
+    senders: Arc<Semaphore>,
+    contents: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
     listings: Arc<Semaphore>,
     files: Arc<Semaphore>,
     waiting: Semaphore,
     reads: Semaphore,
+}
+
+/// The right to hold bytes of a file.
+#[derive(Debug)]
+pub struct Room {
+    _own: OwnedSemaphorePermit,
+    _shared: OwnedSemaphorePermit,
 }
 
 /// The end of a request's wait.
@@ -60,7 +100,14 @@ impl Deadline {
 
 impl Default for AllTurns {
     fn default() -> AllTurns {
-        AllTurns { all: Arc::new(Semaphore::new(THREADS)), tenants: Mutex::default() }
+        let semaphore = |most| Arc::new(Semaphore::new(most));
+        let all = SharedTurns {
+            threads: semaphore(THREADS),
+            senders: semaphore(SENDERS),
+            contents: semaphore(CONTENTS),
+            are_several: AtomicBool::new(false),
+        };
+        AllTurns { all: Arc::new(all), tenants: Mutex::default() }
     }
 }
 
@@ -72,15 +119,21 @@ impl AllTurns {
             return known;
         }
         tenants.retain(|_, tenant| tenant.strong_count() > 0);
+        let semaphore = |most| Arc::new(Semaphore::new(most));
         let tenant = Arc::new(Tenant {
             all: Arc::clone(&self.all),
-            lookups: Arc::new(Semaphore::new(THREADS_OF_ONE)),
-            listings: Arc::new(Semaphore::new(LISTINGS_OF_ONE)),
-            files: Arc::new(Semaphore::new(FILES_OF_ONE)),
+            own: semaphore(1),
+            own_sender: semaphore(1),
+            senders: semaphore(SENDERS_OF_ONE),
+            contents: semaphore(CONTENTS_OF_ONE),
+            lookups: semaphore(THREADS_OF_ONE),
+            listings: semaphore(LISTINGS_OF_ONE),
+            files: semaphore(FILES_OF_ONE),
             waiting: Semaphore::new(WAITING_OF_ONE),
             reads: Semaphore::new(READS_OF_ONE),
         });
         tenants.insert(name.to_owned(), Arc::downgrade(&tenant));
+        self.all.are_several.store(tenants.len() > 1, Ordering::Relaxed);
         tenant
     }
 }
@@ -123,6 +176,31 @@ impl Tenant {
         timeout_at(until.0, Arc::clone(&self.files).acquire_owned()).await.ok()?.ok()
     }
 
+    /// The right to hold this many bytes of a file for a request. None if there is no room.
+    pub fn room(&self, bytes: u64) -> Option<Room> {
+        let kilobytes = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(kilobytes).ok();
+        Some(Room { _own: take(&self.contents)?, _shared: take(&self.all.contents)? })
+    }
+
+    /// Whether other tenants are served, which a process of this one must not have wait.
+    pub fn has_neighbours(&self) -> bool {
+        self.all.are_several.load(Ordering::Relaxed)
+    }
+
+    /// Reads a piece of a file that is sent, on another thread. None if it takes too long.
+    pub async fn read_to_send<T: Send + 'static>(
+        self: &Arc<Tenant>,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let read = async {
+            let turn = Arc::clone(&self.senders).acquire_owned().await.ok()?;
+            let thread = either(&self.own_sender, &self.all.senders).await?;
+            self.run_in(turn, thread, read).await
+        };
+        timeout_at(Instant::now() + SEND_PATIENCE, read).await.ok()?
+    }
+
     /// A turn to read a file of users. None if there is none in time.
     pub async fn turn_to_read(&self, until: Deadline) -> Option<SemaphorePermit<'_>> {
         timeout_at(until.0, self.reads.acquire()).await.ok()?.ok()
@@ -133,16 +211,35 @@ impl Tenant {
         turn: OwnedSemaphorePermit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let any = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        let thread = either(&self.own, &self.all.threads).await?;
+        self.run_in(turn, thread, work).await
+    }
+
+    async fn run_in<T: Send + 'static>(
+        self: &Arc<Tenant>,
+        turn: OwnedSemaphorePermit,
+        thread: OwnedSemaphorePermit,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         // While the thread runs, the tenant has no other turns.
         let tenant = Arc::clone(self);
         let running = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop((turn, any, tenant));
+            drop((turn, thread, tenant));
             done
         });
         running.await.ok()
     }
+}
+
+/// A tenant's own thread, or one of those that all share.
+async fn either(own: &Arc<Semaphore>, shared: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let thread = tokio::select! {
+        biased;
+        own = Arc::clone(own).acquire_owned() => own,
+        shared = Arc::clone(shared).acquire_owned() => shared,
+    };
+    thread.ok()
 }
 
 #[cfg(test)]
@@ -169,7 +266,7 @@ mod tests {
         }
         assert_eq!(stuck.lookups.available_permits(), 0);
         assert_eq!(stuck.waiting.available_permits(), WAITING_OF_ONE);
-        assert_eq!(all.all.available_permits(), THREADS - THREADS_OF_ONE);
+        assert_eq!(all.all.threads.available_permits(), THREADS - THREADS_OF_ONE + 1);
         let turn = stuck.turn_to_list(Deadline::start()).await.expect("listings have their own");
         assert_eq!(stuck.list(Deadline::start(), turn, || 7).await, Some(7));
         assert_eq!(other.look_up(Deadline::start(), || 7).await, Some(7));
@@ -181,6 +278,27 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(stuck.look_up(Deadline::start(), || 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn tenants_whose_lookups_do_not_end_leave_one_thread_to_each_other() {
+        let all = AllTurns::default();
+        let _held: Vec<_> = (0..THREADS)
+            .map(|_| Arc::clone(&all.all.threads).try_acquire_owned().expect("one is free"))
+            .collect();
+        assert_eq!(all.of("other").look_up(Deadline::start(), || 7).await, Some(7));
+    }
+
+    #[test]
+    fn contents_of_files_have_a_limit_for_each_tenant_and_for_all() {
+        let all = AllTurns::default();
+        let tenants: Vec<_> = (0..9).map(|number| all.of(&number.to_string())).collect();
+        let most = (CONTENTS_OF_ONE as u64) << 10;
+        assert!(tenants[0].room(most + 1).is_none());
+        let rooms: Vec<_> = tenants.iter().filter_map(|tenant| tenant.room(most)).collect();
+        assert_eq!(rooms.len(), CONTENTS / CONTENTS_OF_ONE);
+        drop(rooms);
+        assert!(tenants[8].room(most).is_some());
     }
 
     #[tokio::test]

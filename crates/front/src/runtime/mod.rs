@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod cached_names;
+pub(crate) mod cached_reads;
 pub(crate) mod clock;
 pub(crate) mod file_identity;
 pub(crate) mod heap;

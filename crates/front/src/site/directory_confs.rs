@@ -6,9 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io::Read;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::conf::core::OptionsConf;
@@ -316,16 +314,15 @@ impl DirectoryConfs {
             return failed("it is no regular file".to_owned());
         }
         let identity = Identity::of(&opened.stat);
-        let mut text = Vec::new();
-        let file = std::fs::File::from(opened.fd);
-        if let Err(error) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text) {
-            return failed(format!("the file cannot be read: {error}"));
-        }
-        if text.len() as u64 > MAX_FILE_BYTES {
+        if identity.size > MAX_FILE_BYTES {
             return failed(format!("the file is larger than {MAX_FILE_BYTES} bytes"));
         }
-        let parsed = file::parse(&text, directory, &self.reading);
-        let is_settled = identity.is_settled(SystemTime::now());
+        let content = match resolver.content(&name, &opened, identity.size) {
+            Ok(content) => content,
+            Err(error) => return failed(format!("the file cannot be read: {error}")),
+        };
+        let parsed = file::parse(&content.bytes, directory, &self.reading);
+        let is_settled = identity.is_settled(content.at);
         ReadFile { identity: Some(identity), own: Some(parsed.conf), is_settled }
     }
 }

@@ -128,8 +128,10 @@ impl Site {
         };
         let root = settings.root.display();
         let compression = Compression::of(&settings.output).map(Arc::new);
-        let aliases = open_aliases(settings, &files, compression.as_ref(), limits);
-        let open = |files| open_files(files, None, limits);
+        let tenant = resources.lookups.of(&tenant_of(config, settings));
+        let open = |files| open_files(files, &tenant, compression.clone(), limits);
+        let aliases = open_aliases(settings, &files, open);
+        let open = |files| open_files(files, &tenant, None, limits);
         let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open);
         let pool = |name: &str| {
             let pool = config
@@ -157,7 +159,7 @@ impl Site {
             backends: backends.collect::<Result<_, String>>()?,
             classic_pool: classic_pool_of(config, settings).cloned(),
             backend,
-            resolver: open_files(files, compression.clone(), limits),
+            resolver: open_files(files, &tenant, compression.clone(), limits),
             htaccess: settings.rules.htaccess.then(|| {
                 let memory = ConfMemory::new(conf_memory);
                 let (rules, index) = (&settings.rules, &settings.index);
@@ -168,7 +170,7 @@ impl Site {
             sendfile,
             aliases,
             proxies: Server::all(&settings.rules.proxy, resources.proxies),
-            tenant: resources.lookups.of(&tenant_of(config, settings)),
+            tenant,
         })
     }
 
@@ -404,9 +406,12 @@ fn classic_pool_of<'c>(config: &Config, settings: &'c maitred_config::Site) -> O
 fn tenant_of(config: &Config, settings: &maitred_config::Site) -> String {
     let pool = match &settings.destination {
         Destination::Pool(name) => config.pool(name),
-        Destination::Upstream(_) => return settings.root.display().to_string(),
+        Destination::Upstream(_) => return format!("root {}", settings.root.display()),
     };
-    pool.map(|pool| pool.user.as_ref().unwrap_or(&pool.name).clone()).unwrap_or_default()
+    pool.map_or_else(String::new, |pool| match &pool.user {
+        Some(user) => format!("user {user}"),
+        None => format!("pool {}", pool.name),
+    })
 }
 
 /// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first
@@ -437,8 +442,7 @@ pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T
 fn open_aliases(
     settings: &maitred_config::Site,
     files: &SiteFiles,
-    compression: Option<&Arc<Compression>>,
-    limits: TableLimits,
+    open: impl Fn(SiteFiles) -> Mutex<Resolver>,
 ) -> Vec<Alias> {
     let mut aliases = Vec::new();
     for alias in &settings.rules.aliases {
@@ -449,7 +453,7 @@ fn open_aliases(
             prefix: prefix.clone(),
             ..files.clone()
         };
-        aliases.push((prefix, open_files(files, compression.cloned(), limits)));
+        aliases.push((prefix, open(files)));
     }
     aliases.sort_by_key(|(prefix, _)| Reverse(prefix.len()));
     aliases
@@ -468,10 +472,11 @@ fn compile_rules(settings: &maitred_config::Site) -> Result<Option<SiteRules>, S
 
 fn open_files(
     files: SiteFiles,
+    tenant: &Arc<Tenant>,
     compression: Option<Arc<Compression>>,
     limits: TableLimits,
 ) -> Mutex<Resolver> {
-    let mut resolver = Resolver::new(files, limits);
+    let mut resolver = Resolver::new(files, tenant, limits);
     resolver.compress(compression);
     Mutex::new(resolver)
 }

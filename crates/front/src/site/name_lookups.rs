@@ -5,23 +5,29 @@
 //! does not give, and has another process wait to create a file. A thread in such a lookup cannot
 //! be interrupted. So a serving thread looks up only what the kernel has cached. Work that needs
 //! more ends there; the lookup is done on another thread, within the turns of the tenant
-//! ([`crate::runtime::lookup_turns`]); then the work begins again.
+//! ([`crate::runtime::lookup_turns`]); then the work begins again. The same holds for contents of
+//! files: some file systems take the lock of a file to read it.
+
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use maitred_os::clock::thread_cpu;
 use maitred_os::walk::Stopped;
 use rustix::fs::{self, AtFlags, Mode, Stat};
 use rustix::io::{Errno, Result};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::runtime::lookup_turns::{Deadline, Tenant};
-use crate::runtime::{cached_names, sandbox};
+use crate::runtime::file_identity::Identity;
+use crate::runtime::lookup_turns::{Deadline, Room, Tenant};
+use crate::runtime::{cached_names, cached_reads, sandbox};
 use crate::site::document_root::Root;
 use crate::site::openat::{self, Opened, Seen};
 use crate::site::resolver::Refused;
@@ -41,7 +47,16 @@ enum NameLookup {
     Stat { path: CString, flags: AtFlags },
     Look(PathBelow),
     Open(PathBelow),
+    Content(Beginning),
     Root(RootPlace),
+}
+
+/// The first bytes of the file at a path.
+#[derive(Clone, PartialEq)]
+struct Beginning {
+    below: PathBelow,
+    /// Most bytes.
+    most: u64,
 }
 
 /// A path below a document root.
@@ -77,6 +92,7 @@ impl PartialEq for NameLookup {
             ) => path == other && flags == other_flags,
             (NameLookup::Look(below), NameLookup::Look(other))
             | (NameLookup::Open(below), NameLookup::Open(other)) => below == other,
+            (NameLookup::Content(beginning), NameLookup::Content(other)) => beginning == other,
             (NameLookup::Root(place), NameLookup::Root(other)) => place == other,
             _ => false,
         }
@@ -88,6 +104,7 @@ enum LookupOutcome {
     Stat(Result<Stat>),
     Look(Result<Seen>),
     Open(Result<Opened>),
+    Content(Result<FileContent>),
     Root(std::result::Result<Arc<Root>, Arc<Stopped>>),
 }
 
@@ -95,6 +112,11 @@ impl LookupOutcome {
     /// Whether it holds a file or a root open.
     fn is_open(&self) -> bool {
         matches!(self, LookupOutcome::Open(Ok(_)) | LookupOutcome::Root(Ok(_)))
+    }
+
+    /// Whether it holds a file, a root or bytes.
+    fn is_held(&self) -> bool {
+        self.is_open() || matches!(self, LookupOutcome::Content(Ok(_)))
     }
 }
 
@@ -107,8 +129,30 @@ impl NameLookup {
             }
             NameLookup::Look(below) => LookupOutcome::Look(below.look()),
             NameLookup::Open(below) => LookupOutcome::Open(below.open()),
+            NameLookup::Content(beginning) => LookupOutcome::Content(beginning.read()),
             NameLookup::Root(place) => LookupOutcome::Root(open_root_now(place)),
         }
+    }
+}
+
+/// The first bytes of a file.
+#[derive(Clone, Debug)]
+pub struct FileContent {
+    /// The bytes; fewer than wanted if the file has become shorter.
+    pub bytes: Bytes,
+    /// A moment before they were read.
+    pub at: SystemTime,
+    /// The identity of the file at that moment.
+    identity: Identity,
+}
+
+impl Beginning {
+    /// Waits for the file system.
+    fn read(&self) -> Result<FileContent> {
+        let at = SystemTime::now();
+        let opened = self.below.open()?;
+        let bytes = cached_reads::read_all_now(&opened.fd, self.most)?.into();
+        Ok(FileContent { bytes, at, identity: Identity::of(&opened.stat) })
     }
 }
 
@@ -144,8 +188,16 @@ fn open_root_now(place: &RootPlace) -> std::result::Result<Arc<Root>, Arc<Stoppe
 struct DoneLookup {
     lookup: NameLookup,
     outcome: LookupOutcome,
-    /// The right to hold its file open.
-    _file: Option<OwnedSemaphorePermit>,
+    _right: HoldingRight,
+}
+
+/// The right to hold what was looked up.
+enum HoldingRight {
+    None,
+    /// To hold a file or a root open.
+    Open(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
+    /// To hold bytes.
+    Bytes(#[expect(dead_code, reason = "held")] Room),
 }
 
 /// The lookups that were done for a piece of work.
@@ -154,7 +206,13 @@ pub struct DoneLookups(Vec<DoneLookup>);
 
 impl DoneLookups {
     fn find(&self, lookup: &NameLookup) -> Option<&LookupOutcome> {
-        self.0.iter().find(|done| done.lookup == *lookup).map(|done| &done.outcome)
+        let latest = self.0.iter().rev().find(|done| done.lookup == *lookup);
+        latest.map(|done| &done.outcome)
+    }
+
+    /// Whether all lookups were in the kernel's cache.
+    pub fn are_none(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Closes the files and roots. What was read from them is cached, and a request that waits
@@ -163,10 +221,11 @@ impl DoneLookups {
         self.0.retain(|done| !done.outcome.is_open());
     }
 
-    /// Without open files.
+    /// Without open files and contents.
     #[must_use]
     pub fn closed(mut self) -> DoneLookups {
         self.close();
+        self.0.retain(|done| !matches!(done.outcome, LookupOutcome::Content(_)));
         self
     }
 }
@@ -283,14 +342,15 @@ pub async fn run_and_keep<T>(
 }
 
 async fn look_up(tenant: &Arc<Tenant>, lookup: NameLookup, until: Deadline) -> Option<DoneLookup> {
-    let file = match lookup {
-        NameLookup::Open(_) | NameLookup::Root(_) => Some(tenant.file(until).await?),
-        NameLookup::Stat { .. } | NameLookup::Look(_) => None,
+    let right = match &lookup {
+        NameLookup::Open(_) | NameLookup::Root(_) => HoldingRight::Open(tenant.file(until).await?),
+        NameLookup::Content(beginning) => HoldingRight::Bytes(tenant.room(beginning.most)?),
+        NameLookup::Stat { .. } | NameLookup::Look(_) => HoldingRight::None,
     };
     let done = tenant.look_up(until, move || {
         let outcome = lookup.run();
-        let file = file.filter(|_| outcome.is_open());
-        DoneLookup { lookup, outcome, _file: file }
+        let right = if outcome.is_held() { right } else { HoldingRight::None };
+        DoneLookup { lookup, outcome, _right: right }
     });
     done.await
 }
@@ -316,33 +376,22 @@ pub fn at(moment: u64) -> u64 {
     }
 }
 
-/// How a lookup is to be done.
-enum Means<T> {
-    /// On this thread.
-    AtOnce,
-    /// From the kernel's cache.
-    FromCache,
-    /// Not at all: this is the result.
-    Done(T),
+/// Whether lookups wait for the file system: without work in progress, and without a kernel that
+/// reports what it has cached.
+fn wait_at_once() -> bool {
+    !is_within() || !cached_names::are_supported()
 }
 
-/// `known` takes the result of this lookup from the ones that were done.
-fn means<T>(
-    lookup: impl FnOnce() -> NameLookup,
-    known: impl FnOnce(&LookupOutcome) -> Option<T>,
-) -> Means<T> {
-    SCOPE.with_borrow(|scope| {
-        let Some(scope) = scope.as_ref().filter(|_| cached_names::are_supported()) else {
-            return Means::AtOnce;
-        };
-        if scope.done.0.is_empty() {
-            return Means::FromCache;
-        }
-        match scope.done.find(&lookup()).and_then(known) {
-            Some(known) => Means::Done(known),
-            None => Means::FromCache,
-        }
-    })
+/// The result of a lookup that the kernel's cache is not enough for: that of another thread, which
+/// has it to do if it has not.
+fn from_other_thread<T>(
+    lookup: NameLookup,
+    known: impl FnOnce(&LookupOutcome) -> Option<Result<T>>,
+) -> Result<T> {
+    let done = SCOPE.with_borrow(|scope| {
+        scope.as_ref().and_then(|scope| scope.done.find(&lookup).and_then(known))
+    });
+    done.unwrap_or_else(|| defer(lookup))
 }
 
 /// Leaves a lookup to another thread.
@@ -375,18 +424,18 @@ fn status(path: &CStr, flags: AtFlags) -> Result<Stat> {
     if is_pending() {
         return Err(PENDING);
     }
-    let lookup = || NameLookup::Stat { path: path.to_owned(), flags };
-    let known = |outcome: &LookupOutcome| match outcome {
-        LookupOutcome::Stat(stat) => Some(*stat),
-        _ => None,
-    };
-    match means(lookup, known) {
-        Means::AtOnce => fs::statat(fs::CWD, path, flags),
-        Means::Done(stat) => stat,
-        Means::FromCache => match cached_names::stat(path, flags) {
-            Err(error) if cached_names::is_undecided(error) => defer(lookup()),
-            stat => stat,
-        },
+    if wait_at_once() {
+        return fs::statat(fs::CWD, path, flags);
+    }
+    match cached_names::stat(path, flags) {
+        Err(error) if cached_names::is_undecided(error) => {
+            let lookup = NameLookup::Stat { path: path.to_owned(), flags };
+            from_other_thread(lookup, |outcome| match outcome {
+                LookupOutcome::Stat(stat) => Some(*stat),
+                _ => None,
+            })
+        }
+        stat => stat,
     }
 }
 
@@ -411,17 +460,17 @@ pub fn look(root: &Arc<Root>, path: &[u8]) -> Result<Seen> {
         return Err(PENDING);
     }
     let below = || PathBelow::new(root, path);
-    let known = |outcome: &LookupOutcome| match outcome {
-        LookupOutcome::Look(seen) => Some(*seen),
-        _ => None,
-    };
-    match means(|| NameLookup::Look(below()), known) {
-        Means::AtOnce => below().look(),
-        Means::Done(seen) => seen,
-        Means::FromCache => match openat::look_cached(root.fd.as_fd(), path) {
-            Err(error) if is_left(error) => defer(NameLookup::Look(below())),
-            seen => seen,
-        },
+    if wait_at_once() {
+        return below().look();
+    }
+    match openat::look_cached(root.fd.as_fd(), path) {
+        Err(error) if is_left(error) => {
+            from_other_thread(NameLookup::Look(below()), |outcome| match outcome {
+                LookupOutcome::Look(seen) => Some(*seen),
+                _ => None,
+            })
+        }
+        seen => seen,
     }
 }
 
@@ -434,18 +483,58 @@ pub fn open(root: &Arc<Root>, path: &[u8]) -> Result<Opened> {
         return Err(PENDING);
     }
     let below = || PathBelow::new(root, path);
-    let known = |outcome: &LookupOutcome| match outcome {
-        LookupOutcome::Open(Ok(opened)) => Some(opened.again()),
-        LookupOutcome::Open(Err(error)) => Some(Err(*error)),
-        _ => None,
-    };
-    match means(|| NameLookup::Open(below()), known) {
-        Means::AtOnce => below().open(),
-        Means::Done(opened) => opened,
-        Means::FromCache => match openat::open_cached(root.fd.as_fd(), path) {
-            Err(error) if is_left(error) => defer(NameLookup::Open(below())),
-            opened => opened,
-        },
+    if wait_at_once() {
+        return below().open();
+    }
+    match openat::open_cached(root.fd.as_fd(), path) {
+        Err(error) if is_left(error) => {
+            from_other_thread(NameLookup::Open(below()), |outcome| match outcome {
+                LookupOutcome::Open(Ok(opened)) => Some(opened.again()),
+                LookupOutcome::Open(Err(error)) => Some(Err(*error)),
+                _ => None,
+            })
+        }
+        opened => opened,
+    }
+}
+
+/// An open file, and where it was found.
+#[derive(Clone, Copy)]
+pub struct FoundFile<'f> {
+    /// The document root.
+    pub root: &'f Arc<Root>,
+    /// Its path below the root.
+    pub path: &'f [u8],
+    /// Its descriptor.
+    pub fd: &'f OwnedFd,
+}
+
+impl FoundFile<'_> {
+    /// Its first `most` bytes; `identity` is its own.
+    ///
+    /// # Errors
+    /// Those of `pread(2)`, and that the read is pending.
+    pub fn read(self, identity: Identity, most: u64) -> Result<FileContent> {
+        if is_pending() {
+            return Err(PENDING);
+        }
+        let at = SystemTime::now();
+        let content = |bytes: Vec<u8>| FileContent { bytes: bytes.into(), at, identity };
+        if wait_at_once() {
+            return cached_reads::read_all_now(self.fd, most).map(content);
+        }
+        match cached_reads::read_all(self.fd, most) {
+            Err(error) if cached_reads::is_undecided(error) => {
+                let below = PathBelow::new(self.root, self.path);
+                let wanted = NameLookup::Content(Beginning { below, most });
+                from_other_thread(wanted, |outcome| match outcome {
+                    LookupOutcome::Content(Ok(content)) if content.identity != identity => None,
+                    LookupOutcome::Content(content) => Some(content.clone()),
+                    _ => None,
+                })
+            }
+            bytes => bytes.map(content),
+        }
     }
 }
 
@@ -455,26 +544,26 @@ fn is_left(error: Errno) -> bool {
     cached_names::is_undecided(error) || matches!(error, Errno::XDEV | Errno::ACCESS)
 }
 
-/// As [`Root::open`].
+/// As [`Root::open`]; `now` is the status of its path.
 ///
 /// # Errors
 /// Those of [`Root::open`], and that the lookup is pending.
-pub fn open_root(place: &RootPlace) -> std::result::Result<Arc<Root>, Arc<Stopped>> {
+pub fn open_root(place: &RootPlace, now: &Stat) -> std::result::Result<Arc<Root>, Arc<Stopped>> {
     let pending = || Arc::new(Stopped::System(place.path.clone(), PENDING.into()));
     if is_pending() {
         return Err(pending());
     }
-    let lookup = || NameLookup::Root(place.clone());
-    let known = |outcome: &LookupOutcome| match outcome {
+    if wait_at_once() {
+        return open_root_now(place);
+    }
+    let lookup = NameLookup::Root(place.clone());
+    let known = SCOPE.with_borrow(|scope| match scope.as_ref()?.done.find(&lookup)? {
+        LookupOutcome::Root(Ok(root)) if root.id != (now.st_dev, now.st_ino) => None,
         LookupOutcome::Root(root) => Some(root.clone()),
         _ => None,
-    };
-    match means(lookup, known) {
-        Means::AtOnce => open_root_now(place),
-        Means::Done(root) => root,
-        Means::FromCache => {
-            let _ = defer::<()>(lookup());
-            Err(pending())
-        }
-    }
+    });
+    known.unwrap_or_else(|| {
+        let _ = defer::<()>(lookup);
+        Err(pending())
+    })
 }

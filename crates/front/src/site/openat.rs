@@ -168,6 +168,10 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
     for end in memchr::memchr_iter(b'/', relative).chain([relative.len()]) {
         let segment = &relative[start..end];
         start = end + 1;
+        // The kernel has resolved those that stay inside; conditions of `.htaccess` have others.
+        if segment == b".." {
+            return Err(Errno::XDEV);
+        }
         let wanted = if end == relative.len() { flags } else { LOOK };
         let directory = held.as_ref().map_or(root, |fd| fd.as_fd());
         let next = open_unlinked(directory, segment, LOOK)?;
@@ -236,4 +240,25 @@ fn relative(path: &[u8]) -> &[u8] {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     let path = path.strip_suffix(b"/").unwrap_or(path);
     if path.is_empty() { b"." } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_dot_segments_does_not_leave_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("root/in")).unwrap();
+        std::fs::write(folder.path().join("secret"), "x").unwrap();
+        std::fs::write(folder.path().join("root/own"), "x").unwrap();
+        let root = fs::open(folder.path().join("root"), LOOK, Mode::empty()).unwrap();
+        for path in ["/../secret", "/in/../../secret", "/../root/own", "/.."] {
+            assert_eq!(look(root.as_fd(), path.as_bytes()).err(), Some(Errno::XDEV), "{path}");
+            let walked = walk(root.as_fd(), relative(path.as_bytes()), LOOK);
+            assert_eq!(walked.err(), Some(Errno::XDEV), "{path}");
+        }
+        assert!(look(root.as_fd(), b"/in/../own").is_ok());
+        assert!(look(root.as_fd(), b"/").is_ok());
+    }
 }

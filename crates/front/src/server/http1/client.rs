@@ -230,15 +230,15 @@ impl Connection {
                 self.send_more(out).await?;
                 self.send_resident(fd, at, at + body.len() as u64).await
             }
-            Content::File(fd, slice) => {
+            Content::File(file, slice) => {
                 self.send_more(out).await?;
-                self.send_file(fd, slice.offset, slice.len).await
+                self.send_file(file, slice.offset, slice.len).await
             }
-            Content::Pieces(fd, parts, closing) => {
+            Content::Pieces(file, parts, closing) => {
                 self.send_more(out).await?;
                 for part in parts {
                     self.send_more(&part.head).await?;
-                    self.send_file(fd, part.slice.offset, part.slice.len).await?;
+                    self.send_file(file, part.slice.offset, part.slice.len).await?;
                 }
                 self.send(closing).await
             }

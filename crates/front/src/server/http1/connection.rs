@@ -14,6 +14,7 @@ use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
+use crate::http::large_file::LargeFile;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates, TooSlow};
 use crate::net::socket::{Family, Socket};
@@ -39,9 +40,8 @@ const LINGER_BYTES: usize = 1024 * 1024;
 const AHEAD_BYTES: usize = 64 * 1024;
 /// Most bytes of one `sendfile`, so that one fast client cannot occupy the thread.
 const SENDFILE_BYTES: u64 = 2 * 1024 * 1024;
-/// Buffer of a thread that reads ahead: the bytes are irrelevant, only the page cache is to have
-/// them, and there may be hundreds of such threads.
-const READ_AHEAD_BYTES: usize = 64 * 1024;
+/// Bytes of a file that are read and sent at a time where `sendfile` is not possible.
+const READ_BYTES: u64 = 64 * 1024;
 
 /// A client connection.
 #[derive(Debug)]
@@ -431,25 +431,48 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a piece of a file with `sendfile`. If it is not in the page cache, another thread
-    /// reads it first.
+    /// Sends a piece of a file, with `sendfile` where no tenant can have that wait. If it is not in
+    /// the page cache, another thread reads it first.
     ///
     /// # Errors
-    /// As [`Connection::sendable`]; `UnexpectedEof` when the file has become shorter.
+    /// As [`Connection::sendable`] and [`LargeFile::read`]; `UnexpectedEof` when the file has
+    /// become shorter.
     pub async fn send_file(
         &mut self,
-        fd: &std::sync::Arc<OwnedFd>,
+        file: &Arc<LargeFile>,
         offset: u64,
         length: u64,
     ) -> io::Result<()> {
         let (mut at, end) = (offset, offset + length);
+        let Some(fd) = file.for_sendfile() else {
+            return self.send_read(file, at, end).await;
+        };
         while at < end {
             let piece = (end - at).min(SENDFILE_BYTES);
-            if residency(fd.as_ref(), at, piece) != Residency::Resident {
-                read_ahead(fd.clone(), at, piece).await?;
+            if residency(fd, at, piece) != Residency::Resident {
+                file.read_ahead(at, piece).await?;
             }
             self.send_resident(fd, at, at + piece).await?;
             at += piece;
+        }
+        Ok(())
+    }
+
+    /// Reads and sends a range of a file. No bytes are held while the client reads slowly: what it
+    /// does not take is read again.
+    async fn send_read(&mut self, file: &Arc<LargeFile>, mut at: u64, end: u64) -> io::Result<()> {
+        while at < end {
+            let count = usize::try_from((end - at).min(READ_BYTES)).unwrap_or(usize::MAX);
+            let bytes = file.read(at, count).await?;
+            let sent = self.stream.try_send(&bytes, at + (bytes.len() as u64) < end)?;
+            drop(bytes);
+            match sent {
+                None => self.sendable().await?,
+                Some(sent) => {
+                    at += sent as u64;
+                    self.sent += sent as u64;
+                }
+            }
         }
         Ok(())
     }
@@ -491,23 +514,6 @@ impl Connection {
 
 fn too_slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client did not read the response")
-}
-
-async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {
-    let read = move || {
-        let mut buffer = vec![0; READ_AHEAD_BYTES];
-        let (mut at, end) = (offset, offset + length);
-        while at < end {
-            match rustix::io::pread(fd.as_ref(), &mut buffer, at) {
-                Ok(0) => break,
-                Ok(count) => at += count as u64,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    };
-    Ok(tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??)
 }
 
 /// The result of `task`, or none when the deadline passes first. The timer is set only when there

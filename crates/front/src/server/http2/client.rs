@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use crate::http::body::{Body, BodyError, Collected, MEMORY_BYTES};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, ClientEvent, Content, HttpClient, Raw, Reply, Written};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
+use crate::http::large_file::LargeFile;
 use crate::http::request_memory::{HeldMemory, MemoryGrowth, RequestMemory};
 use crate::http::spool;
 use crate::http::spool_folder::SpoolPlace;
@@ -31,7 +31,6 @@ use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
 use crate::server::http2::stream_accounts::EndedRequest;
-use crate::site::files::read_piece;
 
 /// Most bytes handed to h2 at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -228,7 +227,12 @@ impl Http2Client {
     }
 
     /// Sends a piece of a file.
-    async fn send_file(&mut self, fd: &Arc<OwnedFd>, mut at: u64, length: u64) -> io::Result<()> {
+    async fn send_file(
+        &mut self,
+        file: &Arc<LargeFile>,
+        mut at: u64,
+        length: u64,
+    ) -> io::Result<()> {
         let end = at + length;
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -236,7 +240,7 @@ impl Http2Client {
             match self.room(want)? {
                 0 => self.sendable().await?,
                 count => {
-                    let bytes = read_piece(fd, at, count).await?;
+                    let bytes = file.read(at, count).await?;
                     at += bytes.len() as u64;
                     let bytes = self.trunk.hold(bytes);
                     self.hand_over(bytes)?;
@@ -540,11 +544,11 @@ impl Http2Client {
             Content::Kept(bytes) | Content::Housed(bytes, ..) => {
                 self.send_kept(bytes.clone()).await?;
             }
-            Content::File(fd, slice) => self.send_file(fd, slice.offset, slice.len).await?,
-            Content::Pieces(fd, parts, closing) => {
+            Content::File(file, slice) => self.send_file(file, slice.offset, slice.len).await?,
+            Content::Pieces(file, parts, closing) => {
                 for part in parts {
                     self.send_kept(part.head.clone()).await?;
-                    self.send_file(fd, part.slice.offset, part.slice.len).await?;
+                    self.send_file(file, part.slice.offset, part.slice.len).await?;
                 }
                 self.send_kept(closing.clone()).await?;
             }

@@ -10,11 +10,12 @@ use maitred_rules::content_encoding::ContentEncoding;
 use rustix::fs::FileType;
 
 use crate::http::body::blocking;
+use crate::http::large_file::FolderOwner;
 use crate::runtime::clock;
 use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
 use crate::site::document_root::Root;
-use crate::site::files::{self, FileBody, StaticFile, read_all};
+use crate::site::files::{self, FileBody, FilePlace, StaticFile};
 use crate::site::name_lookups;
 use crate::site::resolver::TableLimits;
 
@@ -35,7 +36,7 @@ const MAX_MAKING: usize = 2;
 pub struct Siblings {
     limits: TableLimits,
     /// The owner of their open files.
-    folder: Arc<str>,
+    owner: FolderOwner,
     kept: HashMap<Arc<[u8]>, [Option<Precompressed>; ContentEncoding::ALL.len()]>,
     memory: usize,
     open_files: usize,
@@ -53,9 +54,9 @@ struct Precompressed {
 
 impl Siblings {
     /// An empty table of a folder, within these limits.
-    pub fn new(limits: TableLimits, folder: Arc<str>) -> Siblings {
+    pub fn new(limits: TableLimits, owner: FolderOwner) -> Siblings {
         Siblings {
-            folder,
+            owner,
             limits: TableLimits {
                 routes: limits.routes / 2,
                 memory: limits.memory / 2,
@@ -130,7 +131,8 @@ impl Siblings {
         if opened.through_link || opened.kind() != FileType::RegularFile {
             return None;
         }
-        let file = files::load(opened.fd, &name, &self.folder).ok()?;
+        let place = FilePlace { root, path: &name, owner: &self.owner };
+        let file = files::load(opened.fd, place).ok()?;
         // An older variant belongs to a former file, and one that changes is incomplete.
         let identity = file.settled.filter(|_| file.entry.is_no_older_than(entry))?;
         Some((identity, Arc::new(entry.beside(coding, &file.entry))))
@@ -276,9 +278,12 @@ pub(crate) async fn made(
         None => {}
     }
     let mut making = VariantInProgress { made, key, state: None };
-    let (body, len) = (entry.body().clone(), entry.len());
-    let coded = blocking(move || code(&body, len, identity, coding)).await;
-    let Ok(Some(coded)) = coded else {
+    let Ok(Some(bytes)) = contents(&entry, identity).await else {
+        return entry;
+    };
+    let len = entry.len();
+    let encode = move || Encoder::new(coding, Effort::Kept)?.last(&bytes);
+    let Ok(coded) = blocking(encode).await else {
         return entry;
     };
     // A variant has to save a twentieth.
@@ -291,23 +296,15 @@ pub(crate) async fn made(
     ready
 }
 
-/// The compressed bytes of a file; none if the file has changed.
-fn code(
-    body: &FileBody,
-    len: u64,
-    of: Identity,
-    coding: ContentEncoding,
-) -> io::Result<Option<Vec<u8>>> {
-    let bytes = match body {
-        FileBody::Memory(bytes) => bytes.clone(),
-        FileBody::File(fd) => {
-            let bytes = read_all(fd, len)?;
-            let now = Identity::of(&rustix::fs::fstat(fd)?);
-            if now != of || bytes.len() as u64 != len {
-                return Ok(None);
-            }
-            Bytes::from(bytes)
+/// The contents of a file; none if it has changed.
+async fn contents(entry: &StaticFile, of: Identity) -> io::Result<Option<Bytes>> {
+    match entry.body() {
+        FileBody::Memory(bytes) => Ok(Some(bytes.clone())),
+        FileBody::File(file) => {
+            let bytes = file.read_all(entry.len()).await?;
+            let now = Identity::of(&rustix::fs::fstat(file.fd())?);
+            let is_whole = now == of && bytes.len() as u64 == entry.len();
+            Ok(is_whole.then(|| bytes.into()))
         }
-    };
-    Encoder::new(coding, Effort::Kept)?.last(&bytes).map(Some)
+    }
 }

@@ -12,8 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use maitred_rules::content_encoding::ContentEncoding;
 
-use crate::http::transfers::Transfer;
+use crate::http::large_file::{FolderOwner, LargeFile};
 use crate::runtime::file_identity::{Identity, LAST_HTTP_SECOND};
+use crate::site::document_root::Root;
+use crate::site::name_lookups::FoundFile;
 
 /// Files up to this many bytes are held in memory; larger ones stay open for `sendfile`.
 pub const SMALL_FILE: u64 = 64 << 10;
@@ -27,7 +29,7 @@ pub enum FileBody {
     /// All bytes, in memory.
     Memory(Bytes),
     /// An open regular file.
-    File(Arc<OwnedFd>),
+    File(Arc<LargeFile>),
 }
 
 /// A file that can be sent, with its prepared headers.
@@ -42,8 +44,6 @@ pub struct StaticFile {
     written: i64,
     len: u64,
     body: FileBody,
-    /// Counts the descriptor of an open file.
-    transfer: Option<Arc<Transfer>>,
     /// Its identity; none if a change might go unnoticed.
     identity: Option<Identity>,
     /// The content encoding, if the bytes are compressed.
@@ -72,7 +72,6 @@ impl StaticFile {
             written: mtime.0,
             len,
             body,
-            transfer: None,
             identity: None,
             coding: None,
             varies: false,
@@ -110,7 +109,6 @@ impl StaticFile {
         StaticFile {
             len: bytes.len() as u64,
             body: FileBody::Memory(bytes),
-            transfer: None,
             // Compressed bytes may differ between encoders (RFC 9110 §8.8.1).
             etag: format!("W/{}", self.etag),
             coding: Some(coding),
@@ -126,7 +124,6 @@ impl StaticFile {
         StaticFile {
             len: file.len,
             body: file.body.clone(),
-            transfer: file.transfer.clone(),
             etag: format!("{tag}-{coding_name}\""),
             coding: Some(coding),
             varies: true,
@@ -203,10 +200,13 @@ impl StaticFile {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn beginning(&self, length: usize) -> io::Result<Cow<'_, [u8]>> {
+    pub fn beginning(&self, place: FilePlace<'_>, length: usize) -> io::Result<Bytes> {
         match &self.body {
-            FileBody::Memory(bytes) => Ok(Cow::Borrowed(&bytes[..bytes.len().min(length)])),
-            FileBody::File(fd) => read_all(fd, length as u64).map(Cow::Owned),
+            FileBody::Memory(bytes) => Ok(bytes.slice(..bytes.len().min(length))),
+            FileBody::File(file) => {
+                let identity = Identity::of(&rustix::fs::fstat(file.fd())?);
+                Ok(place.found(file.fd()).read(identity, length as u64)?.bytes)
+            }
         }
     }
 
@@ -233,56 +233,52 @@ impl Loaded {
     }
 }
 
-/// Loads the regular file `fd`, open for reading, with the name `name` in a folder. Small files are
-/// read into memory.
+/// Where a file is.
+#[derive(Clone, Copy)]
+pub struct FilePlace<'p> {
+    /// Its document root.
+    pub root: &'p Arc<Root>,
+    /// Its path below that.
+    pub path: &'p [u8],
+    /// The owner of its descriptor.
+    pub owner: &'p FolderOwner,
+}
+
+impl<'p> FilePlace<'p> {
+    fn found(self, fd: &'p OwnedFd) -> FoundFile<'p> {
+        FoundFile { root: self.root, path: self.path, fd }
+    }
+}
+
+/// Loads the regular file `fd`, open for reading, of this place. Small files are read into memory.
 ///
 /// # Errors
 ///
-/// When `fstat` or `read` fails, or the folder has as many large files open as it may.
-pub fn load(fd: OwnedFd, name: &[u8], folder: &Arc<str>) -> io::Result<Loaded> {
+/// When `fstat` or `read` fails, the read is pending, or the folder has as many large files open as
+/// it may.
+pub fn load(fd: OwnedFd, place: FilePlace<'_>) -> io::Result<Loaded> {
+    let name = place.path;
     let mut attempt = 1;
     loop {
-        let now = SystemTime::now();
         let before = Identity::of(&rustix::fs::fstat(&fd)?);
         if before.size > SMALL_FILE {
-            let transfer = Transfer::begin(folder).ok_or(rustix::io::Errno::MFILE)?;
-            let body = FileBody::File(Arc::new(fd));
-            let mut entry = StaticFile::new(name, before.mtime, before.size, body, now);
-            entry.transfer = Some(Arc::new(transfer));
+            let now = SystemTime::now();
+            let body = FileBody::File(Arc::new(LargeFile::new(fd, place.owner)?));
+            let entry = StaticFile::new(name, before.mtime, before.size, body, now);
             return Ok(Loaded::of(entry, before.is_settled(now).then_some(before)));
         }
-        let bytes = read_all(&fd, before.size)?;
+        let content = place.found(&fd).read(before, before.size)?;
         let after = Identity::of(&rustix::fs::fstat(&fd)?);
-        let whole = after == before && bytes.len() as u64 == before.size;
+        let len = content.bytes.len() as u64;
+        let whole = after == before && len == before.size;
         if whole || attempt == READ_ATTEMPTS {
-            let len = bytes.len() as u64;
-            let entry =
-                StaticFile::new(name, after.mtime, len, FileBody::Memory(bytes.into()), now);
-            let is_settled = whole && after.is_settled(now);
+            let body = FileBody::Memory(content.bytes);
+            let entry = StaticFile::new(name, after.mtime, len, body, content.at);
+            let is_settled = whole && after.is_settled(content.at);
             return Ok(Loaded::of(entry, is_settled.then_some(after)));
         }
         attempt += 1;
     }
-}
-
-/// Up to `size` bytes from the start of `fd`; fewer if the file has become shorter.
-///
-/// # Errors
-///
-/// When `read` fails.
-pub fn read_all(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; size as usize];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::io::pread(fd, &mut bytes[filled..], filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 /// The media type of the extension of `name`. Text types get the charset UTF-8, which browsers

@@ -3,7 +3,6 @@
 //! No function here writes to a connection. [`response`] decides; the connection sends.
 
 pub(crate) mod entry;
-pub(crate) mod piece;
 pub(crate) mod ranges;
 pub(crate) mod resident;
 pub(crate) mod response;
@@ -11,7 +10,6 @@ pub(crate) mod response;
 #[cfg(test)]
 mod tests;
 
-pub use crate::site::files::entry::{FileBody, StaticFile, load, read_all};
-pub use crate::site::files::piece::read_piece;
+pub use crate::site::files::entry::{FileBody, FilePlace, StaticFile, load};
 pub use crate::site::files::resident::{Residency, residency};
 pub use crate::site::files::response::{Conditions, response};

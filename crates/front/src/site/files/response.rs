@@ -175,7 +175,7 @@ pub(crate) fn multipart(entry: &StaticFile, slices: &[Slice]) -> FileResponse {
     let kind = format!("multipart/byteranges; boundary={boundary}");
     let body = match entry.body() {
         FileBody::Memory(bytes) => ResponseBody::Memory(joined(bytes, &parts, &closing)),
-        FileBody::File(fd) => ResponseBody::Multipart { fd: Arc::clone(fd), parts, closing },
+        FileBody::File(file) => ResponseBody::Multipart { file: Arc::clone(file), parts, closing },
     };
     let headers = partial_lines(entry, &kind, length).into();
     FileResponse { status: 206, headers, body }
@@ -204,7 +204,7 @@ pub(crate) fn piece(entry: &StaticFile, slice: Slice) -> ResponseBody {
     match entry.body() {
         _ if slice.len == 0 => ResponseBody::Empty,
         FileBody::Memory(bytes) => ResponseBody::Memory(in_memory(bytes, slice)),
-        FileBody::File(fd) => ResponseBody::File { fd: Arc::clone(fd), slice },
+        FileBody::File(file) => ResponseBody::File { file: Arc::clone(file), slice },
     }
 }
 

@@ -2,13 +2,18 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::http::content::{ResponseBody, Slice};
-use crate::site::files::entry::SMALL_FILE;
+use crate::http::large_file::FolderOwner;
+use crate::runtime::lookup_turns::AllTurns;
+use crate::site::document_root::Root;
+use crate::site::files::entry::{Loaded, SMALL_FILE};
 use crate::site::files::ranges::MOST_PARTS;
 use crate::site::files::response::FileResponse;
 
@@ -50,7 +55,13 @@ fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> StaticFile {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(contents).unwrap();
     file.set_modified(modified).unwrap();
-    load(OwnedFd::from(file), name.as_bytes(), &"/srv".into()).unwrap().entry
+    loaded(OwnedFd::from(file), name.as_bytes()).entry
+}
+
+fn loaded(file: OwnedFd, path: &[u8]) -> Loaded {
+    let root = Arc::new(Root::open(Path::new("/"), b"", 0).unwrap());
+    let owner = FolderOwner { folder: "/srv".into(), tenant: AllTurns::default().of("") };
+    load(file, FilePlace { root: &root, path, owner: &owner }).unwrap()
 }
 
 fn header<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {
@@ -74,12 +85,12 @@ fn body(response: &FileResponse) -> Vec<u8> {
     match &response.body {
         ResponseBody::Empty => Vec::new(),
         ResponseBody::Memory(bytes) => bytes.to_vec(),
-        ResponseBody::File { fd, slice } => read(fd, slice),
-        ResponseBody::Multipart { fd, parts, closing } => {
+        ResponseBody::File { file, slice } => read(file.fd(), slice),
+        ResponseBody::Multipart { file, parts, closing } => {
             let mut bytes = Vec::new();
             for part in parts {
                 bytes.extend_from_slice(&part.head);
-                bytes.extend(read(fd, &part.slice));
+                bytes.extend(read(file.fd(), &part.slice));
             }
             bytes.extend_from_slice(closing);
             bytes
@@ -349,7 +360,7 @@ fn a_file_that_was_only_just_written_is_not_to_be_kept() {
     loop {
         let written = SystemTime::now();
         fs::write(file.path(), b"x").unwrap();
-        let loaded = load(open(), b"/a", &"/srv".into()).unwrap();
+        let loaded = loaded(open(), b"/a");
         let took = written.elapsed().unwrap_or_default();
         if loaded.settled.is_none() {
             break;
@@ -357,7 +368,7 @@ fn a_file_that_was_only_just_written_is_not_to_be_kept() {
         assert!(took >= Duration::from_millis(10), "kept although it was written {took:?} ago");
         assert!(std::time::Instant::now() < deadline, "the machine is too slow to tell");
     }
-    while load(open(), b"/a", &"/srv".into()).unwrap().settled.is_none() {
+    while loaded(open(), b"/a").settled.is_none() {
         assert!(std::time::Instant::now() < deadline, "never kept");
         std::thread::yield_now();
     }

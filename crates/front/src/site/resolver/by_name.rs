@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
-use super::{Refused, Resolver, Script, Target, name_lookups, not_found, refusal};
+use super::{Opened, Refused, Resolver, Script, Target, name_lookups, not_found, refusal};
+use crate::runtime::file_identity::Identity;
+use crate::site::name_lookups::{FileContent, FoundFile};
 
 /// Which document root an evaluation has seen: how often it was opened again before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +40,18 @@ impl RootVersion {
 }
 
 impl Resolver {
+    /// The first `most` bytes of an open file.
+    pub(crate) fn content(
+        &self,
+        name: &[u8],
+        opened: &Opened,
+        most: u64,
+    ) -> rustix::io::Result<FileContent> {
+        let root = self.root.as_ref().map_err(|_| Errno::NOENT)?;
+        let file = FoundFile { root, path: name, fd: &opened.fd };
+        file.read(Identity::of(&opened.stat), most)
+    }
+
     /// The root without symbolic links, and without a trailing slash.
     pub fn real_root(&self) -> &[u8] {
         &self.real_root

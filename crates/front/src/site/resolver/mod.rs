@@ -21,9 +21,11 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::http::large_file::FolderOwner;
+use crate::runtime::lookup_turns::Tenant;
 use crate::site::compress::{Compression, Siblings};
 use crate::site::document_root::{self, Root, beneath_chroot};
-use crate::site::files::{self, FileBody, StaticFile};
+use crate::site::files::{self, FileBody, FilePlace, StaticFile};
 use crate::site::name_lookups::{self, RootPlace};
 use crate::site::openat::{Opened, Seen};
 use crate::site::resolver_table::{self, Expect, FileWatch, PathTable};
@@ -118,8 +120,8 @@ struct Found {
 /// Resolves the paths of one site in one front thread.
 pub struct Resolver {
     pub(crate) site: SiteFiles,
-    /// `site.root`, as the owner of its open files.
-    folder_name: Arc<str>,
+    /// The owner of its open files.
+    owner: FolderOwner,
     /// The root's name without symbolic links.
     real_root: Arc<[u8]>,
     /// The same as seen by scripts, also without a trailing slash; none: it is invisible to them.
@@ -142,14 +144,15 @@ pub struct Resolver {
 impl Resolver {
     /// The document root is opened by the first request, and one that cannot be opened, or is
     /// behind a refused link, is tried again with each request.
-    pub fn new(site: SiteFiles, limits: TableLimits) -> Resolver {
+    pub fn new(site: SiteFiles, tenant: &Arc<Tenant>, limits: TableLimits) -> Resolver {
         let mut name = site.root.clone().into_os_string().into_vec();
         while name.last() == Some(&b'/') {
             name.pop();
         }
         let real_root: Arc<[u8]> = name.as_slice().into();
         let place = RootPlace { path: site.root.clone(), name, front: site.front };
-        let folder_name: Arc<str> = site.root.to_string_lossy().into();
+        let folder = site.root.to_string_lossy().into();
+        let owner = FolderOwner { folder, tenant: Arc::clone(tenant) };
         let unopened = Stopped::System(site.root.clone(), Errno::NOENT.into());
         Resolver {
             script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
@@ -161,8 +164,8 @@ impl Resolver {
             refreshed: 0,
             table: PathTable::new(limits),
             compression: None,
-            siblings: Siblings::new(limits, folder_name.clone()),
-            folder_name,
+            siblings: Siblings::new(limits, owner.clone()),
+            owner,
             looks_inside: true,
         }
     }
@@ -391,9 +394,11 @@ impl Resolver {
             }
         }
         let failed = |error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        let loaded = files::load(opened.fd, name, &self.folder_name).map_err(failed)?;
+        let root = self.root.as_ref().map_err(|_| refusal(Errno::NOENT))?;
+        let place = FilePlace { root, path: name, owner: &self.owner };
+        let loaded = files::load(opened.fd, place).map_err(failed)?;
         let entry = loaded.entry;
-        if self.looks_inside && is_source(name, &entry).map_err(failed)? {
+        if self.looks_inside && is_source(place, &entry).map_err(failed)? {
             return Err(Refused::notable(
                 404,
                 "the file begins as PHP source, and is not a .php script",
@@ -480,7 +485,7 @@ impl Resolver {
         if self.root.as_ref().is_ok_and(|root| root.id == (now.st_dev, now.st_ino)) {
             return Ok(());
         }
-        let opened = name_lookups::open_root(&self.place);
+        let opened = name_lookups::open_root(&self.place, &now);
         if name_lookups::is_pending() {
             return Err(gone());
         }
@@ -562,12 +567,12 @@ fn route(target: Target, query: Option<&str>) -> Route {
 }
 
 /// Whether a file's first bytes are PHP source. Checked once, when it is loaded.
-fn is_source(name: &[u8], entry: &StaticFile) -> io::Result<bool> {
-    if !php_source::may_be_source(name, entry.content_type()) {
+fn is_source(place: FilePlace<'_>, entry: &StaticFile) -> io::Result<bool> {
+    if !php_source::may_be_source(place.path, entry.content_type()) {
         return Ok(false);
     }
-    let beginning = entry.beginning(php_source::CHECKED_BYTES)?;
-    Ok(php_source::is_source(name, &beginning))
+    let beginning = entry.beginning(place, php_source::CHECKED_BYTES)?;
+    Ok(php_source::is_source(place.path, &beginning))
 }
 
 fn not_found(why: &'static str) -> Refused {

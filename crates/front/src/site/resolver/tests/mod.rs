@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::*;
+use crate::runtime::lookup_turns::AllTurns;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::Mode;
@@ -46,7 +47,7 @@ impl TestSite {
             prefix: String::new(),
             chroot: None,
         };
-        TestSite { home, resolver: Resolver::new(site, limits) }
+        TestSite { home, resolver: Resolver::new(site, &tenant(), limits) }
     }
 
     fn root(&self) -> PathBuf {
@@ -86,6 +87,10 @@ impl TestSite {
             std::thread::yield_now();
         }
     }
+}
+
+fn tenant() -> Arc<Tenant> {
+    AllTurns::default().of("")
 }
 
 fn write(path: &Path, contents: &str) {
@@ -309,7 +314,8 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let mut site = TestSite { home, resolver: Resolver::new(site, TableLimits::default()) };
+    let mut site =
+        TestSite { home, resolver: Resolver::new(site, &tenant(), TableLimits::default()) };
     assert_eq!(site.get("/a.txt"), "file one");
     assert_eq!(site.get("/b.txt"), "refused 404");
     symlink("2", site.home.path().join("next")).unwrap();
@@ -332,7 +338,8 @@ fn a_document_root_that_appears_later_is_served_from_then_on() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let mut site = TestSite { home, resolver: Resolver::new(site, TableLimits::default()) };
+    let mut site =
+        TestSite { home, resolver: Resolver::new(site, &tenant(), TableLimits::default()) };
     assert_eq!(site.get("/a.txt"), "refused 503");
     write(&root.join("a.txt"), "one");
     assert_eq!(site.get("/a.txt"), "file one");
@@ -476,7 +483,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
-        match Resolver::new(site, TableLimits::default()).resolve("/a.php", None) {
+        match Resolver::new(site, &tenant(), TableLimits::default()).resolve("/a.php", None) {
             Route::Script(script) => {
                 let told = [&script.script_filename, &b" "[..], &script.document_root].concat();
                 String::from_utf8(told).unwrap()

@@ -1,0 +1,138 @@
+//! A large file, open to be sent.
+//!
+//! Some file systems take the lock of a file to read it, XFS for one, which a process that writes
+//! to the file holds while it copies from its memory. If that is memory of a FUSE file system that
+//! does not respond, the read waits as long as a tenant likes, and cannot be interrupted. So
+//! serving threads read only what the kernel has in its page cache and does not have to wait for;
+//! the rest is for other threads, within the turns of the tenant.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::http::transfers::Transfer;
+use crate::runtime::cached_reads;
+use crate::runtime::lookup_turns::Tenant;
+
+/// Buffer of a thread that reads ahead: the bytes are irrelevant, only the page cache is to have
+/// them, and there may be hundreds of such threads.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+
+/// File systems that read cached contents without the lock of the file: ext2 to ext4, btrfs, tmpfs,
+/// squashfs and erofs (statfs(2)).
+const WITHOUT_LOCK: [i64; 5] = [0xef53, 0x9123_683e, 0x0102_1994, 0x7371_7368, 0xe0f5_e1e2];
+
+/// The folder of a file, as the owner of its open files, and its tenant.
+#[derive(Clone, Debug)]
+pub struct FolderOwner {
+    /// Its name.
+    pub folder: Arc<str>,
+    /// Its tenant.
+    pub tenant: Arc<Tenant>,
+}
+
+/// A large file, open to be sent.
+#[derive(Debug)]
+pub struct LargeFile {
+    fd: OwnedFd,
+    tenant: Arc<Tenant>,
+    /// Whether a process of the tenant can have each read of it wait.
+    is_lockable: bool,
+    /// Counts the descriptor.
+    _transfer: Transfer,
+}
+
+impl LargeFile {
+    /// An open file of a folder.
+    ///
+    /// # Errors
+    /// When the folder has as many large files open as it may, or `fstatfs` fails.
+    pub fn new(fd: OwnedFd, owner: &FolderOwner) -> io::Result<LargeFile> {
+        let transfer = Transfer::begin(&owner.folder).ok_or(Errno::MFILE)?;
+        let file_system = i64::from(rustix::fs::fstatfs(&fd)?.f_type);
+        Ok(LargeFile {
+            fd,
+            tenant: Arc::clone(&owner.tenant),
+            is_lockable: !WITHOUT_LOCK.contains(&file_system),
+            _transfer: transfer,
+        })
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Its descriptor for sendfile(2), which waits for the lock of the file: none if a tenant could
+    /// have others wait with it.
+    pub fn for_sendfile(&self) -> Option<&OwnedFd> {
+        (!self.is_lockable || !self.tenant.has_neighbours()).then_some(&self.fd)
+    }
+
+    /// Reads up to `count` bytes from `at`.
+    ///
+    /// # Errors
+    /// When the file cannot be read; `UnexpectedEof` when it has become shorter, `TimedOut` when
+    /// the read takes too long.
+    pub async fn read(self: &Arc<LargeFile>, at: u64, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        match cached_reads::read(&self.fd, &mut bytes, at) {
+            Err(error) if cached_reads::is_undecided(error) => {
+                let file = Arc::clone(self);
+                let read =
+                    move || shortened(cached_reads::read_now(&file.fd, &mut bytes, at)?, bytes);
+                self.on_other_thread(read).await
+            }
+            read => shortened(read?, bytes),
+        }
+    }
+
+    /// Has the kernel read a piece into its page cache.
+    ///
+    /// # Errors
+    /// As [`LargeFile::read`].
+    pub async fn read_ahead(self: &Arc<LargeFile>, at: u64, length: u64) -> io::Result<()> {
+        let file = Arc::clone(self);
+        let read = move || {
+            let mut buffer = vec![0; READ_AHEAD_BYTES];
+            let (mut at, end) = (at, at + length);
+            while at < end {
+                match cached_reads::read_now(&file.fd, &mut buffer, at)? {
+                    0 => break,
+                    count => at += count as u64,
+                }
+            }
+            Ok(())
+        };
+        self.on_other_thread(read).await
+    }
+
+    /// Reads `length` bytes from the start; fewer if it has become shorter.
+    ///
+    /// # Errors
+    /// As [`LargeFile::read`].
+    pub async fn read_all(self: &Arc<LargeFile>, length: u64) -> io::Result<Vec<u8>> {
+        let file = Arc::clone(self);
+        let read = move || Ok(cached_reads::read_all_now(&file.fd, length)?);
+        self.on_other_thread(read).await
+    }
+
+    async fn on_other_thread<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "a read of the file takes too long");
+        self.tenant.read_to_send(read).await.ok_or_else(late)?
+    }
+}
+
+/// The bytes that were read.
+fn shortened(count: usize, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(count);
+    Ok(bytes)
+}
