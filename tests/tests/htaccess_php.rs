@@ -1,0 +1,40 @@
+//! What `.htaccess` files set for PHP, within the settings of a pool.
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Request};
+use maitred_tests::server::{Setup, document_root};
+
+#[test]
+fn a_setting_of_a_file_does_not_replace_what_the_pool_fixes() {
+    let script = "<?php echo json_encode(array_map('ini_get', ['memory_limit', 'open_basedir', \
+         'sendmail_path', 'precision', 'upload_max_filesize', 'auto_prepend_file']), \
+         JSON_UNESCAPED_SLASHES), ' ', strrev('ba'), ' ', @file_get_contents('/etc/hostname');";
+    let files = "php_value memory_limit -1\nphp_value open_basedir /\n\
+         php_value sendmail_path /srv/run.sh\nphp_value extension /no/such.so\n\
+         php_value disable_functions strrev\nphp_value precision 6\n\
+         php_value upload_max_filesize 9M\nphp_value auto_prepend_file first.php\n";
+    let root = document_root(&[
+        ("a/.htaccess", files),
+        ("a/page.php", script),
+        ("a/first.php", "<?php echo 'first ';"),
+        ("page.php", script),
+    ]);
+    let folder = root.path().display();
+    let server = Setup::new(root.path())
+        .pool("php_value = { precision = \"10\" }")
+        .pool(&format!(
+            "php_admin_value = {{ open_basedir = \"{folder}\", memory_limit = \"64M\", \
+             sendmail_path = \"/bin/true\" }}"
+        ))
+        .site("htaccess = true")
+        .workers(1)
+        .start();
+    let page = |path: &str| http::ask(server.address(), &Request::get(path)).text();
+    for _ in 0..2 {
+        let fixed = format!("[\"64M\",\"{folder}\",\"/bin/true\"");
+        assert_eq!(page("/a/page.php"), format!("first {fixed},\"6\",\"9M\",\"first.php\"] ab "));
+        assert_eq!(page("/page.php"), format!("{fixed},\"10\",\"2M\",\"\"] ab "));
+    }
+    assert!(!server.log_text().contains("such.so"), "{}", server.log_text());
+    server.stop();
+}
