@@ -1,8 +1,10 @@
-//! What `.htaccess` files set for PHP, within the settings of a pool.
+//! What `.htaccess` files set for PHP: within the settings of a pool, and in front of a php-fpm.
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Request};
-use maitred_tests::server::{Setup, document_root};
+use maitred_tests::peer::{Peer, PeerSetup};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{Target, run_maitred};
+use tempfile::TempDir;
 
 #[test]
 fn a_setting_of_a_file_does_not_replace_what_the_pool_fixes() {
@@ -36,5 +38,28 @@ fn a_setting_of_a_file_does_not_replace_what_the_pool_fixes() {
         assert_eq!(page("/page.php"), format!("{fixed},\"10\",\"2M\",\"\"] ab "));
     }
     assert!(!server.log_text().contains("such.so"), "{}", server.log_text());
+    server.stop();
+}
+
+/// A site in front of a php-fpm with one worker.
+fn before_php_fpm(root: &TempDir) -> (Server, Peer) {
+    let peer = PeerSetup::new(root.path()).workers(1).start();
+    let upstream = format!("unix:{}", peer.fpm_socket().display());
+    (Setup::new(root.path()).upstream(&upstream).site("htaccess = true").start(), peer)
+}
+
+#[test]
+fn a_setting_of_a_file_stays_in_no_worker_of_php_fpm() {
+    let script = "<?php echo ini_get('precision');";
+    let files =
+        [("a/.htaccess", "php_value precision 5\n"), ("a/x.php", script), ("x.php", script)];
+    let root = document_root(&files);
+    let (server, _peer) = before_php_fpm(&root);
+    let page = |path: &str| http::ask(server.address(), &Request::get(path)).text();
+    assert_eq!(["/x.php", "/a/x.php", "/x.php"].map(page), ["14", "14", "14"]);
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    let (went_well, said) = run_maitred(&["explain", "/a/x.php", "--config", file]);
+    assert!(went_well && !said.contains("precision"), "{said}");
     server.stop();
 }
