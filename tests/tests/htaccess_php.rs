@@ -63,3 +63,18 @@ fn a_setting_of_a_file_stays_in_no_worker_of_php_fpm() {
     assert!(went_well && !said.contains("precision"), "{said}");
     server.stop();
 }
+
+#[test]
+fn php_fpm_gets_the_path_info_of_a_rewrite() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+         RewriteRule ^(.*)$ index.php/$1 [L]\n";
+    let script = "<?php foreach (['PATH_INFO', 'ORIG_PATH_INFO', 'SCRIPT_NAME', 'PHP_SELF'] as $n) \
+         { echo $_SERVER[$n] ?? '-', ' '; }";
+    let root = document_root(&[(".htaccess", rules), ("index.php", script)]);
+    let (server, _peer) = before_php_fpm(&root);
+    for page in ["/a", "/b/c"] {
+        let response = http::ask(server.address(), &Request::get(page));
+        assert_eq!(response.text(), format!("{page} - /index.php /index.php{page} "));
+    }
+    server.stop();
+}

@@ -262,7 +262,10 @@ fn write_directives(
         request.param(b"AUTH_TYPE", b"Basic")?;
     }
     if let Some(previous) = directives.request.previous.as_ref() {
-        request.param(b"REDIRECT_URL", &previous.uri)?;
+        // With it, php-fpm moves PATH_INFO to ORIG_PATH_INFO.
+        if !call.seen.is_for_upstream || call.script.path_info.is_empty() {
+            request.param(b"REDIRECT_URL", &previous.uri)?;
+        }
         if let Some(args) = &previous.args {
             request.param(b"REDIRECT_QUERY_STRING", args)?;
         }
