@@ -450,6 +450,35 @@ fn an_answer_that_is_shorter_than_announced_shows_it() {
 }
 
 #[test]
+fn a_response_of_one_piece_that_is_shorter_than_its_length_is_incomplete() {
+    let script = "<?php header('Content-Length: 5000'); echo str_repeat('x', 2000);";
+    let root = document_root(&[("page.php", script)]);
+    let server = Server::start(root.path());
+    for coding in ["identity", "gzip"] {
+        let request = |method: &str| {
+            let request = Request::new(method, "/page.php").header("Host", "localhost");
+            request.header("Accept-Encoding", coding)
+        };
+        let mut connection = Connection::open(server.address());
+        assert_eq!(connection.ask(&request("HEAD")).expect("a response").status, 200);
+        connection.send(&request("GET").to_bytes()).expect("it can be sent");
+        let head = connection.read_head().expect("a head");
+        assert_eq!(head.header("Content-Length"), Some("5000"), "{coding}");
+        assert_eq!(head.header("Content-Encoding"), None);
+        assert_eq!(connection.read_to_end().len(), 2000, "{coding}");
+        let mut connection = http2::Connection::open(server.address(), &[]);
+        let fields = [http2::get("/page.php"), http2::fields(&[("accept-encoding", coding)])];
+        connection.ask_with(1, &fields.concat(), http2::END_STREAM);
+        let end = connection.wait_for("the end of the stream", |frame| {
+            let is_end = frame.kind == http2::RST_STREAM || frame.flags & http2::END_STREAM != 0;
+            frame.stream == 1 && is_end
+        });
+        assert_eq!(end.expect("a frame").kind, http2::RST_STREAM, "{coding}");
+    }
+    server.stop();
+}
+
+#[test]
 fn over_http2_tls_and_http10_it_is_the_same() {
     let root = site();
     settle(&root);

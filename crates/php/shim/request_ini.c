@@ -1,7 +1,7 @@
 /*
  * Directives that apply to one request: [PATH=] and [HOST=] sections of php.ini, .user.ini files,
- * and the variables PHP_VALUE and PHP_ADMIN_VALUE of a FastCGI client. All are undone when the
- * request ends.
+ * the settings of .htaccess files, and the variables PHP_VALUE and PHP_ADMIN_VALUE of a web server.
+ * All are undone when the request ends.
  */
 #include "engine.h"
 
@@ -205,12 +205,48 @@ static void pass_values(const char *values, int mode)
 	efree(lines);
 }
 
+static void set_folder_value(const char *name, size_t name_length, const char *value, size_t length)
+{
+	zend_string *directive = zend_string_init(name, name_length, 0);
+	zend_string *text = zend_string_init(value, length, 0);
+
+	zend_alter_ini_entry(directive, text, ZEND_INI_PERDIR, ZEND_INI_STAGE_HTACCESS);
+	zend_string_release(directive);
+	zend_string_release(text);
+}
+
+/*
+ * Settings of .htaccess files, a line `name=value` each. They are a tenant's: as with Apache's
+ * module, only what a folder may set and php_admin_value does not fix applies, and values are
+ * literal.
+ */
+static void set_folder_values(const char *lines)
+{
+	const char *line = lines;
+
+	while (line && *line) {
+		const char *end = line + strcspn(line, "\n");
+		const char *value = memchr(line, '=', (size_t) (end - line));
+
+		if (value) {
+			size_t name_length = (size_t) (value - line);
+			value++;
+			set_folder_value(line, name_length, value, (size_t) (end - value));
+		}
+		line = *end ? end + 1 : end;
+	}
+}
+
 /*
  * Before the request is activated: the size limit of a body, for one, is read early. .user.ini may
- * change what PHP_VALUE has set.
+ * change what PHP_VALUE has set. The server's own front sends settings of .htaccess files.
  */
 void maitred_pass_values(const struct maitred_request *request)
 {
+	if (!request->foreign) {
+		set_folder_values(request->php_value);
+		return;
+	}
 	pass_values(request->php_value, ZEND_INI_USER);
 	pass_values(request->php_admin_value, ZEND_INI_SYSTEM);
 }

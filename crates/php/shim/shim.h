@@ -80,8 +80,8 @@ struct maitred_request {
 	const char *authorization;
 	const char *document_root;
 	const char *server_name;
-	const char *php_value;          /* PHP_VALUE */
-	const char *php_admin_value;    /* PHP_ADMIN_VALUE */
+	const char *php_value;          /* PHP_VALUE; not `foreign`: the settings of .htaccess files */
+	const char *php_admin_value;    /* PHP_ADMIN_VALUE; for `foreign` requests only */
 	int64_t content_length;
 	bool foreign;
 	int admission;                  /* enum maitred_admission */
@@ -268,8 +268,8 @@ int maitred_php_settle(const char *folder);
 void maitred_php_after_fork(void);
 
 /*
- * Applies PHP_VALUE and PHP_ADMIN_VALUE of the request, until maitred_php_serve ends. Must be
- * followed by that call; returns false when PHP could not continue, and then must not be.
+ * Applies the settings that come with the request, until maitred_php_serve ends. Must be followed
+ * by that call; returns false when PHP could not continue, and then must not be.
  */
 bool maitred_php_prepare(const struct maitred_request *request);
 

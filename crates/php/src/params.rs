@@ -106,6 +106,11 @@ impl Params {
         self.foreign = true;
     }
 
+    /// Whether the variables are a web server's.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
     /// Adds a variable. A second one with the same name replaces the first. `HTTP_PROXY` is
     /// dropped: libraries would use the client's header as their proxy (<https://httpoxy.org>).
     ///

@@ -56,6 +56,15 @@ fn user_ini_changes_what_php_value_says_but_not_php_admin_value() {
 }
 
 #[test]
+fn a_script_may_not_change_php_admin_value_of_its_request() {
+    let php = foreign().param("PHP_ADMIN_VALUE", "memory_limit=55M").file(
+        "t.php",
+        "<?php echo ini_get('memory_limit'); var_dump(ini_set('memory_limit', '66M'));",
+    );
+    assert_eq!(php.serve(&["t.php"]).one().body(), "55Mbool(false)\n");
+}
+
+#[test]
 fn the_web_server_may_set_what_the_pool_has_locked() {
     let php = foreign()
         .with(&["--admin-value", "memory_limit=40M"])

@@ -148,18 +148,42 @@ fn sections_of_php_ini_hold_for_their_folder_and_host() {
 }
 
 #[test]
-fn values_passed_with_a_request_end_with_it() {
-    let php = Php::new()
-        .ini("precision=14")
-        .param("PHP_VALUE", "precision=6\nserialize_precision=8")
-        .param("PHP_ADMIN_VALUE", "memory_limit=55M")
-        .file(
-            "t.php",
-            "<?php foreach (['precision', 'serialize_precision', 'memory_limit'] as $i)
-                echo ini_get($i);
-            var_dump(ini_set('memory_limit', '66M'));",
-        );
-    assert_eq!(php.serve(&["t.php"]).one().body(), "6855Mbool(false)\n");
+fn settings_of_htaccess_files_are_those_that_a_folder_may_set() {
+    let lines = "precision=6\nupload_max_filesize=9M\nmemory_limit=-1\nopen_basedir=/\n\
+                 enable_dl=0\ndisable_functions=strrev\nextension=/no/such.so\nno_such=1\n\
+                 serialize_precision=8";
+    let php = Php::new().file(
+        "t.php",
+        "<?php foreach (['precision', 'upload_max_filesize', 'memory_limit', 'open_basedir',
+                'enable_dl', 'serialize_precision'] as $name) echo ini_get($name), ' ';
+            echo strrev('ba');",
+    );
+    let folder = php.root().display().to_string();
+    let php = php
+        .ini("enable_dl=1\nserialize_precision=17")
+        .with(&["--value", "precision=10", "--admin-value", "memory_limit=55M"])
+        .with(&["--admin-value", &format!("open_basedir={folder}")])
+        .param("PHP_VALUE", lines);
+    let run = php.serve(&["t.php", "t.php"]);
+    let body = format!("6 9M 55M {folder} 1 8 ab");
+    assert_eq!(run.bodies(), [body.clone(), body]);
+    let logs: Vec<String> = run.requests.iter().map(php::Request::log).collect();
+    assert_eq!(logs, ["", ""]);
+}
+
+#[test]
+fn values_of_htaccess_files_are_literal() {
+    let lines = "session.save_path=5;/x\nurl_rewriter.tags=a=href,area=(href)&\"\n\
+                 error_append_string=${HOME} # on \n=1\n\nno value\narg_separator.output=\n\
+                 error_reporting=E_ALL\nprecision=7";
+    let script = "<?php echo json_encode(array_map('ini_get', ['session.save_path',
+        'url_rewriter.tags', 'error_append_string', 'error_reporting', 'precision']),
+        JSON_UNESCAPED_SLASHES);";
+    let php = Php::new().param("PHP_VALUE", lines).file("t.php", script);
+    assert_eq!(
+        php.serve(&["t.php"]).one().body(),
+        r#"["5;/x","a=href,area=(href)&\"","${HOME} # on ","E_ALL","7"]"#
+    );
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Explainer<'_> {
                 Route::Script(_) | Route::RedirectSlash(_) => self.refuse(403, "it is no file"),
             },
             Outcome::Script => {
-                self.variables(&request);
+                self.variables(&request, asked.runner);
                 match resolver.script_at(&name, &request.path_info) {
                     Ok(script) => self.script(&path, &script, asked.runner),
                     Err(refused) => self.refuse(refused.status, refused.why),
@@ -162,10 +162,13 @@ impl Explainer<'_> {
     }
 
     /// PHP's variables and settings by the directives.
-    fn variables(&mut self, request: &Request) {
+    fn variables(&mut self, request: &Request, runner: Runner<'_>) {
         for (name, value) in request.env.iter() {
             let [name, value] = [name, value].map(String::from_utf8_lossy);
             self.said.say("variable", format!("{name}={value}"));
+        }
+        if let Runner::Upstream(_) = runner {
+            return;
         }
         for setting in &request.conf.php {
             let [name, value] =

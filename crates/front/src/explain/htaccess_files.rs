@@ -24,8 +24,13 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// Most lines about the files of a site; the rest is counted.
 const MAX_LINES: usize = 200;
 
-/// Why settings of PHP have no effect in worker mode and snapshot mode.
-const BOOTED: &str = "which has its settings from its pool: use `php_admin_value` there";
+/// What ignores settings of PHP in worker mode and snapshot mode, and why.
+const BOOTED: &str =
+    "the booted script, which has its settings from its pool: use `php_admin_value` there";
+
+/// What ignores them outside of a pool, and why.
+const UPSTREAM: &str =
+    "an `upstream`, which would apply it to other requests as well: set it in php-fpm's pool";
 
 /// Longest part of a line that is shown, in characters.
 const MAX_SHOWN: usize = 80;
@@ -38,8 +43,8 @@ pub fn remarks(config: &Config) -> Vec<String> {
 
 fn remarks_of(config: &Config, site: &Site) -> Vec<String> {
     let found = Search::of(&site.root);
-    let boots = boots(config, site);
-    let lines = found.files.iter().flat_map(|file| remarks_of_file(site, boots, file));
+    let ignorer = ignorer_of_settings(config, site);
+    let lines = found.files.iter().flat_map(|file| remarks_of_file(site, ignorer, file));
     // Names of folders and text of lines are the tenant's.
     let mut lines: Vec<String> = lines.map(|line| printable_pattern(&line)).collect();
     let root = site.root.display();
@@ -56,10 +61,11 @@ fn remarks_of(config: &Config, site: &Site) -> Vec<String> {
     lines
 }
 
-/// Whether the site's scripts run in a process that has booted before the request.
-fn boots(config: &Config, site: &Site) -> bool {
-    let Destination::Pool(name) = &site.destination else { return false };
-    config.pool(name).is_some_and(|pool| pool.mode != Mode::Classic)
+/// What ignores settings of PHP at the site, and why; none: they apply.
+fn ignorer_of_settings(config: &Config, site: &Site) -> Option<&'static str> {
+    let Destination::Pool(name) = &site.destination else { return Some(UPSTREAM) };
+    let boots = config.pool(name).is_some_and(|pool| pool.mode != Mode::Classic);
+    boots.then_some(BOOTED)
 }
 
 /// The `.htaccess` files below a root.
@@ -98,7 +104,7 @@ impl Search {
     }
 }
 
-fn remarks_of_file(site: &Site, boots: bool, path: &Path) -> Vec<String> {
+fn remarks_of_file(site: &Site, ignorer: Option<&str>, path: &Path) -> Vec<String> {
     let name = path.display();
     let parsed = match parse(site, path) {
         Ok(parsed) => parsed,
@@ -109,7 +115,8 @@ fn remarks_of_file(site: &Site, boots: bool, path: &Path) -> Vec<String> {
         }
     };
     let lines = parsed.remarks.iter().filter_map(|remark| {
-        sentence(remark, site, boots).map(|sentence| format!("{name}:{}: {sentence}", remark.line))
+        sentence(remark, site, ignorer)
+            .map(|sentence| format!("{name}:{}: {sentence}", remark.line))
     });
     let mut lines: Vec<String> = lines.collect();
     // Other mistakes are among the remarks on lines.
@@ -143,16 +150,16 @@ pub(super) fn parse(site: &Site, path: &Path) -> io::Result<Htaccess> {
 }
 
 /// What is said about a line, if it is not simply understood.
-fn sentence(remark: &Remark, site: &Site, boots: bool) -> Option<String> {
+fn sentence(remark: &Remark, site: &Site, ignorer: Option<&str>) -> Option<String> {
     let mut text: String = remark.text.chars().take(MAX_SHOWN).collect();
     if text.len() < remark.text.len() {
         text.push('…');
     }
     Some(match &remark.verdict {
-        Verdict::Understood if boots && sets_php(&remark.text) => {
-            format!("`{text}` has no effect on the booted script, {BOOTED}")
+        Verdict::Understood => {
+            let ignorer = ignorer.filter(|_| sets_php(&remark.text))?;
+            format!("`{text}` has no effect on {ignorer}")
         }
-        Verdict::Understood => return None,
         Verdict::Skipped(why) => format!("`{text}` has no effect: {why}"),
         Verdict::Refused(why) if site.rules.htaccess_ignores_unknown => {
             format!("`{text}` is wrong: {why}")

@@ -9,6 +9,7 @@ use maitred_http1::{Head, Method};
 use maitred_pagecache::reuse::is_withheld;
 use maitred_trace::RequestTrace;
 
+use crate::backend::Backend;
 use crate::handler::context::RequestContext;
 use crate::handler::htaccess_response::Directives;
 use crate::http::body::Body;
@@ -76,6 +77,8 @@ pub struct ScriptView<'a> {
     pub has_htaccess: bool,
     /// The directives of `.htaccess` files, if they apply.
     pub directives: Option<&'a Directives>,
+    /// Whether an upstream FastCGI server runs the script.
+    pub is_for_upstream: bool,
     /// Headers in place of the client's conditional and range headers, if the response may be
     /// cached.
     pub conditions: Option<&'a [Header<'a>]>,
@@ -94,6 +97,7 @@ impl<'a> ScriptView<'a> {
             names_files: !context.site.sendfile.is_empty(),
             has_htaccess: context.site.has_htaccess(),
             directives: context.directives.as_deref(),
+            is_for_upstream: matches!(context.backend, Backend::Upstream(..)),
             conditions: None,
         }
     }
@@ -183,7 +187,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
     let (mut ip, mut number) = (TextBuffer::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     if let Some(directives) = seen.directives {
-        write_directives(request, directives)?;
+        write_directives(request, call, directives)?;
     }
     request
         .named(b"SCRIPT_FILENAME", &script.script_filename)?
@@ -248,6 +252,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
 /// The variables and settings of `.htaccess` files. CGI's own variables follow, and replace them.
 fn write_directives(
     request: &mut RequestWriter<'_>,
+    call: &ScriptCall<'_>,
     directives: &Directives,
 ) -> Result<(), TooLarge> {
     for (name, value) in directives.variables() {
@@ -257,13 +262,17 @@ fn write_directives(
         request.param(b"AUTH_TYPE", b"Basic")?;
     }
     if let Some(previous) = directives.request.previous.as_ref() {
-        request.param(b"REDIRECT_URL", &previous.uri)?;
+        // With it, php-fpm moves PATH_INFO to ORIG_PATH_INFO.
+        if !call.seen.is_for_upstream || call.script.path_info.is_empty() {
+            request.param(b"REDIRECT_URL", &previous.uri)?;
+        }
         if let Some(args) = &previous.args {
             request.param(b"REDIRECT_QUERY_STRING", args)?;
         }
     }
+    // A worker of php-fpm has them for all its later requests, also those of other sites.
     let values = directives.php_values();
-    if !values.is_empty() {
+    if !call.seen.is_for_upstream && !values.is_empty() {
         request.param(b"PHP_VALUE", &values)?;
     }
     Ok(())

@@ -142,7 +142,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     ) -> Result<(), Failure> {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let error_page = self.context.error_page;
-        let mut plan = self.plan(head, over);
+        let mut plan = self.plan(head);
         self.start_compression(&mut plan, head, over);
         let lasts = error_page.is_none_or(|page| page.after == After::Keep);
         let keep_alive = self.context.head.keep_alive && lasts;
@@ -197,15 +197,10 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// Whether and how the body is compressed, as far as it is known.
-    fn plan(&self, head: &CgiHeaders, over: bool) -> Plan {
+    fn plan(&self, head: &CgiHeaders) -> Plan {
         let compression = self.context.site.compression.as_deref();
         let status = self.status_of(head);
-        let is_head = self.context.head.kind() == Method::Head;
-        let length = match (over, is_head) {
-            (true, false) => Some(self.first.len() as u64),
-            _ => self.announced,
-        };
-        Plan::make(compression, self.context.head, head.headers(), status, length)
+        Plan::make(compression, self.context.head, head.headers(), status, self.announced)
     }
 
     /// Starts to compress the body; one that is complete is compressed at once.
@@ -214,6 +209,9 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let is_head = self.context.head.kind() == Method::Head;
         let mut length = None;
         if !is_head && over {
+            if self.is_short() {
+                return plan.give_up();
+            }
             let Ok(coded) = Encoder::whole(coding, &self.first) else {
                 return plan.give_up();
             };
@@ -238,8 +236,14 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         self.context.error_page.map_or(head.status(), |page| page.status)
     }
 
+    /// Whether the first piece of the body has fewer bytes than the response.
+    fn is_short(&self) -> bool {
+        self.announced.is_some_and(|announced| announced > self.first.len() as u64)
+    }
+
     /// The framing, and the length: of a complete response the counted one, otherwise the value of
-    /// The `Content-Length` header, if the script sends it.
+    /// the `Content-Length` header, if the script sends it. A body that ends before that length
+    /// keeps it, so that the client sees an incomplete response.
     fn choose_framing(&self, head: &CgiHeaders, over: bool) -> (ResponseFraming, Option<u64>) {
         let is_head = self.context.head.kind() == Method::Head;
         let announced = head
@@ -247,7 +251,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             .and_then(|value| std::str::from_utf8(value).ok())
             .and_then(|value| value.parse::<u64>().ok());
         let known = match (over, is_head) {
-            (true, false) => Some(self.first.len() as u64),
+            (true, false) => announced.max(Some(self.first.len() as u64)),
             _ => announced,
         };
         let status = self.status_of(head);

@@ -63,7 +63,7 @@ pub(super) fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequ
         php_value: pointer(Name::PhpValue),
         php_admin_value: pointer(Name::PhpAdminValue),
         content_length: value(Name::ContentLength).map_or(0, content_length),
-        foreign: false,
+        foreign: params.is_foreign(),
         admission: 0,
         path_translated: ptr::null(),
         request_uri: ptr::null(),
@@ -86,7 +86,6 @@ pub(super) fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: F
     let pointer = |text: Option<Text>| {
         text.map_or(ptr::null(), |text| params.bytes_with_nul(text).as_ptr().cast::<c_char>())
     };
-    request.foreign = true;
     request.path_translated = pointer(foreign.script);
     request.request_uri = pointer(foreign.uri);
     request.admission = match foreign.admission {
