@@ -8,8 +8,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::http::transfers::Transfer;
@@ -20,9 +21,9 @@ use crate::runtime::lookup_turns::Tenant;
 /// them, and there may be hundreds of such threads.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 
-/// File systems that read cached contents without the lock of the file: ext2 to ext4, btrfs, tmpfs,
+/// File systems that read contents without a lock that a process can hold: ext2 to ext4, tmpfs,
 /// squashfs and erofs (statfs(2)).
-const WITHOUT_LOCK: [i64; 5] = [0xef53, 0x9123_683e, 0x0102_1994, 0x7371_7368, 0xe0f5_e1e2];
+const WITHOUT_LOCK: [i64; 4] = [0xef53, 0x0102_1994, 0x7371_7368, 0xe0f5_e1e2];
 
 /// The folder of a file, as the owner of its open files, and its tenant.
 #[derive(Clone, Debug)]
@@ -38,8 +39,8 @@ pub struct FolderOwner {
 pub struct LargeFile {
     fd: OwnedFd,
     tenant: Arc<Tenant>,
-    /// Whether a process of the tenant can have each read of it wait.
-    is_lockable: bool,
+    /// Whether a process of the tenant can have each read of it wait, once that is known.
+    is_lockable: OnceLock<bool>,
     /// Counts the descriptor.
     _transfer: Transfer,
 }
@@ -48,14 +49,13 @@ impl LargeFile {
     /// An open file of a folder.
     ///
     /// # Errors
-    /// When the folder has as many large files open as it may, or `fstatfs` fails.
+    /// When the folder has as many large files open as it may.
     pub fn new(fd: OwnedFd, owner: &FolderOwner) -> io::Result<LargeFile> {
         let transfer = Transfer::begin(&owner.folder).ok_or(Errno::MFILE)?;
-        let file_system = i64::from(rustix::fs::fstatfs(&fd)?.f_type);
         Ok(LargeFile {
             fd,
             tenant: Arc::clone(&owner.tenant),
-            is_lockable: !WITHOUT_LOCK.contains(&file_system),
+            is_lockable: OnceLock::new(),
             _transfer: transfer,
         })
     }
@@ -66,9 +66,10 @@ impl LargeFile {
     }
 
     /// Its descriptor for sendfile(2), which waits for the lock of the file: none if a tenant could
-    /// have others wait with it.
+    /// have others wait with it. A reload can bring the first others.
     pub fn for_sendfile(&self) -> Option<&OwnedFd> {
-        (!self.is_lockable || !self.tenant.has_neighbours()).then_some(&self.fd)
+        let is_lockable = || *self.is_lockable.get_or_init(|| is_lockable(&self.fd));
+        (!self.tenant.has_neighbours() || !is_lockable()).then_some(&self.fd)
     }
 
     /// Reads up to `count` bytes from `at`.
@@ -112,20 +113,33 @@ impl LargeFile {
     /// Reads `length` bytes from the start; fewer if it has become shorter.
     ///
     /// # Errors
-    /// As [`LargeFile::read`].
+    /// As [`LargeFile::read`]; also when the tenant has other reads that wait.
     pub async fn read_all(self: &Arc<LargeFile>, length: u64) -> io::Result<Vec<u8>> {
         let file = Arc::clone(self);
         let read = move || Ok(cached_reads::read_all_now(&file.fd, length)?);
-        self.on_other_thread(read).await
+        self.tenant.read_if_free(read).await.ok_or_else(late)?
     }
 
     async fn on_other_thread<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "a read of the file takes too long");
         self.tenant.read_to_send(read).await.ok_or_else(late)?
     }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "a read of the file takes too long")
+}
+
+/// Whether reads of a file take a lock: on an unknown file system, and without a page cache (DAX).
+fn is_lockable(fd: &OwnedFd) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let is_dax = rustix::fs::statx(fd, c"", flags, StatxFlags::empty())
+        .is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::DAX));
+    let is_known = rustix::fs::fstatfs(fd)
+        .is_ok_and(|file_system| WITHOUT_LOCK.contains(&i64::from(file_system.f_type)));
+    is_dax || !is_known
 }
 
 /// The bytes that were read.
@@ -135,4 +149,25 @@ fn shortened(count: usize, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     }
     bytes.truncate(count);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::lookup_turns::AllTurns;
+
+    #[test]
+    fn sendfile_is_for_file_systems_without_locks_or_for_a_tenant_alone() {
+        let all = AllTurns::default();
+        let owner = FolderOwner { folder: "/srv".into(), tenant: all.of("a") };
+        let in_memory = std::fs::File::open("/dev/shm").unwrap();
+        // procfs is not among the known ones.
+        let unknown = std::fs::File::open("/proc/self/status").unwrap();
+        let files = [in_memory, unknown].map(|file| LargeFile::new(file.into(), &owner).unwrap());
+        let for_sendfile = || files.each_ref().map(|file| file.for_sendfile().is_some());
+        assert_eq!(for_sendfile(), [true, true]);
+        let neighbour = all.of("b");
+        assert_eq!(for_sendfile(), [true, false]);
+        drop(neighbour);
+    }
 }

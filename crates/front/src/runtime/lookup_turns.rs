@@ -25,11 +25,18 @@ const SENDERS_OF_ONE: usize = 8;
 /// Most threads that read files of all tenants that are sent, besides one that each has for itself.
 const SENDERS: usize = 128;
 
+/// Longest wait for a file that is read to be compressed.
+const COMPRESSION_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Longest wait for a piece of a file that is sent.
 const SEND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most contents of one tenant's files, in KiB, that are read for requests and not yet in use.
 const CONTENTS_OF_ONE: usize = 16 << 10;
+
+/// Contents of each tenant's files, in KiB, for which no other tenant takes the room: those of a
+/// `.htaccess` file of the largest size, and of files in memory.
+const OWN_CONTENTS: usize = 2 << 10;
 
 /// Most contents of all tenants' files, in KiB, that are read for requests and not yet in use.
 const CONTENTS: usize = 128 << 10;
@@ -73,6 +80,7 @@ pub struct Tenant {
     own_sender: Arc<Semaphore>,
     senders: Arc<Semaphore>,
     contents: Arc<Semaphore>,
+    own_contents: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
     listings: Arc<Semaphore>,
     files: Arc<Semaphore>,
@@ -126,6 +134,7 @@ impl AllTurns {
             own_sender: semaphore(1),
             senders: semaphore(SENDERS_OF_ONE),
             contents: semaphore(CONTENTS_OF_ONE),
+            own_contents: semaphore(OWN_CONTENTS),
             lookups: semaphore(THREADS_OF_ONE),
             listings: semaphore(LISTINGS_OF_ONE),
             files: semaphore(FILES_OF_ONE),
@@ -176,11 +185,34 @@ impl Tenant {
         timeout_at(until.0, Arc::clone(&self.files).acquire_owned()).await.ok()?.ok()
     }
 
-    /// The right to hold this many bytes of a file for a request. None if there is no room.
-    pub fn room(&self, bytes: u64) -> Option<Room> {
+    /// As [`Tenant::look_up`] of a file's contents: with the right to hold this many bytes for the
+    /// request.
+    pub async fn look_into<T: Send + 'static>(
+        self: &Arc<Tenant>,
+        until: Deadline,
+        bytes: u64,
+        read: impl FnOnce(Room) -> T + Send + 'static,
+    ) -> Option<T> {
+        let _waiting = self.waiting.try_acquire().ok()?;
+        let read = async {
+            let turn = Arc::clone(&self.lookups).acquire_owned().await.ok()?;
+            let room = self.room(bytes).await?;
+            self.run(turn, move || read(room)).await
+        };
+        timeout_at(until.0, read).await.ok()?
+    }
+
+    /// Of its own contents a tenant always has some.
+    async fn room(&self, bytes: u64) -> Option<Room> {
         let kilobytes = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
-        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(kilobytes).ok();
-        Some(Room { _own: take(&self.contents)?, _shared: take(&self.all.contents)? })
+        let acquire = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(kilobytes);
+        let own = acquire(&self.contents).await.ok()?;
+        let thread = tokio::select! {
+            biased;
+            reserved = acquire(&self.own_contents) => reserved,
+            shared = acquire(&self.all.contents) => shared,
+        };
+        Some(Room { _own: own, _shared: thread.ok()? })
     }
 
     /// Whether other tenants are served, which a process of this one must not have wait.
@@ -199,6 +231,18 @@ impl Tenant {
             self.run_in(turn, thread, read).await
         };
         timeout_at(Instant::now() + SEND_PATIENCE, read).await.ok()?
+    }
+
+    /// Reads a file that is to be compressed, on another thread. None if no thread is free at once,
+    /// or it takes too long.
+    pub async fn read_if_free<T: Send + 'static>(
+        self: &Arc<Tenant>,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = Arc::clone(&self.senders).try_acquire_owned().ok()?;
+        let thread = Arc::clone(&self.all.senders).try_acquire_owned().ok()?;
+        let until = Instant::now() + COMPRESSION_PATIENCE;
+        timeout_at(until, self.run_in(turn, thread, read)).await.ok()?
     }
 
     /// A turn to read a file of users. None if there is none in time.
@@ -289,16 +333,38 @@ mod tests {
         assert_eq!(all.of("other").look_up(Deadline::start(), || 7).await, Some(7));
     }
 
-    #[test]
-    fn contents_of_files_have_a_limit_for_each_tenant_and_for_all() {
+    #[tokio::test]
+    async fn tenants_with_many_contents_leave_room_to_each_other() {
         let all = AllTurns::default();
         let tenants: Vec<_> = (0..9).map(|number| all.of(&number.to_string())).collect();
         let most = (CONTENTS_OF_ONE as u64) << 10;
-        assert!(tenants[0].room(most + 1).is_none());
-        let rooms: Vec<_> = tenants.iter().filter_map(|tenant| tenant.room(most)).collect();
-        assert_eq!(rooms.len(), CONTENTS / CONTENTS_OF_ONE);
+        let mut rooms = Vec::new();
+        for tenant in &tenants[..8] {
+            rooms.push(tenant.room(most).await.expect("there is room"));
+        }
+        let (other, until) = (&tenants[8], Deadline::start());
+        let own = (OWN_CONTENTS as u64) << 10;
+        assert_eq!(other.look_into(until, own, |_| 7).await, Some(7));
+        assert_eq!(other.look_into(until, own + 1, |_| 7).await, None, "there is no more");
         drop(rooms);
-        assert!(tenants[8].room(most).is_some());
+        let until = Deadline::start();
+        assert_eq!(other.look_into(until, most, |_| 7).await, Some(7));
+        assert_eq!(other.look_into(until, most + 1, |_| 7).await, None, "beyond its limit");
+    }
+
+    #[tokio::test]
+    async fn many_reads_at_once_wait_for_room() {
+        let tenant = AllTurns::default().of("www");
+        let all = (0..1000).map(|number| {
+            let tenant = Arc::clone(&tenant);
+            let read = async move {
+                tenant.look_into(Deadline::start(), 60 << 10, move |room| (room, number)).await
+            };
+            tokio::spawn(read)
+        });
+        for (number, one) in all.collect::<Vec<_>>().into_iter().enumerate() {
+            assert_eq!(one.await.expect("it ends").map(|(_, read)| read), Some(number));
+        }
     }
 
     #[tokio::test]

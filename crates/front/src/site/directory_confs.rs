@@ -321,6 +321,10 @@ impl DirectoryConfs {
             Ok(content) => content,
             Err(error) => return failed(format!("the file cannot be read: {error}")),
         };
+        // What was there before may have been longer.
+        if rustix::fs::fstat(&opened.fd).map(|stat| Identity::of(&stat)) != Ok(identity) {
+            return failed("it is being changed".to_owned());
+        }
         let parsed = file::parse(&content.bytes, directory, &self.reading);
         let is_settled = identity.is_settled(content.at);
         ReadFile { identity: Some(identity), own: Some(parsed.conf), is_settled }

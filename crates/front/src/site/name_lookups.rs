@@ -188,12 +188,11 @@ fn open_root_now(place: &RootPlace) -> std::result::Result<Arc<Root>, Arc<Stoppe
 struct DoneLookup {
     lookup: NameLookup,
     outcome: LookupOutcome,
-    _right: HoldingRight,
+    _right: Option<HoldingRight>,
 }
 
 /// The right to hold what was looked up.
 enum HoldingRight {
-    None,
     /// To hold a file or a root open.
     Open(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
     /// To hold bytes.
@@ -342,14 +341,21 @@ pub async fn run_and_keep<T>(
 }
 
 async fn look_up(tenant: &Arc<Tenant>, lookup: NameLookup, until: Deadline) -> Option<DoneLookup> {
-    let right = match &lookup {
-        NameLookup::Open(_) | NameLookup::Root(_) => HoldingRight::Open(tenant.file(until).await?),
-        NameLookup::Content(beginning) => HoldingRight::Bytes(tenant.room(beginning.most)?),
-        NameLookup::Stat { .. } | NameLookup::Look(_) => HoldingRight::None,
+    if let NameLookup::Content(Beginning { most, .. }) = lookup {
+        let read = move |room| {
+            let outcome = lookup.run();
+            let right = outcome.is_held().then_some(HoldingRight::Bytes(room));
+            DoneLookup { lookup, outcome, _right: right }
+        };
+        return tenant.look_into(until, most, read).await;
+    }
+    let right = match lookup {
+        NameLookup::Open(_) | NameLookup::Root(_) => Some(tenant.file(until).await?),
+        _ => None,
     };
     let done = tenant.look_up(until, move || {
         let outcome = lookup.run();
-        let right = if outcome.is_held() { right } else { HoldingRight::None };
+        let right = right.filter(|_| outcome.is_held()).map(HoldingRight::Open);
         DoneLookup { lookup, outcome, _right: right }
     });
     done.await

@@ -19,6 +19,9 @@ pub use crate::runtime::cached_names::LOOK;
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// Attempts to open a path with `..` while others rename something in that moment.
+const AGAIN_MOST: usize = 16;
+
 /// The status of a path that was looked up.
 #[derive(Clone, Copy)]
 pub struct Seen {
@@ -119,7 +122,16 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
 /// As [`open`].
 pub fn open_with(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
     let relative = relative(path);
-    match resolve(root, relative, flags, ResolveFlags::empty()) {
+    let has_parents = relative.split(|byte| *byte == b'/').any(|segment| segment == b"..");
+    let mut opened = resolve(root, relative, flags, ResolveFlags::empty());
+    for _ in 0..AGAIN_MOST {
+        if has_parents && opened.as_ref().err() == Some(&Errno::AGAIN) {
+            opened = resolve(root, relative, flags, ResolveFlags::empty());
+        }
+    }
+    match opened {
+        // The walk refuses them, and whether the path exists is not known.
+        Err(Errno::AGAIN) if has_parents => Err(Errno::AGAIN),
         // AGAIN: after a concurrent rename the kernel cannot be sure that `..` in a link stays
         // inside. Container runtimes older than openat2 refuse it; the walk needs only openat.
         Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM) => walk(root, relative, flags),

@@ -444,16 +444,18 @@ impl Connection {
         length: u64,
     ) -> io::Result<()> {
         let (mut at, end) = (offset, offset + length);
-        let Some(fd) = file.for_sendfile() else {
-            return self.send_read(file, at, end).await;
-        };
         while at < end {
             let piece = (end - at).min(SENDFILE_BYTES);
-            if residency(fd, at, piece) != Residency::Resident {
+            if residency(file.fd(), at, piece) != Residency::Resident {
                 file.read_ahead(at, piece).await?;
             }
-            self.send_resident(fd, at, at + piece).await?;
-            at += piece;
+            let piece_end = at + piece;
+            while at < piece_end {
+                let Some(fd) = file.for_sendfile() else {
+                    return self.send_read(file, at, end).await;
+                };
+                at += self.send_some(fd, at, piece_end - at).await?;
+            }
         }
         Ok(())
     }
@@ -461,17 +463,24 @@ impl Connection {
     /// Reads and sends a range of a file. No bytes are held while the client reads slowly: what it
     /// does not take is read again.
     async fn send_read(&mut self, file: &Arc<LargeFile>, mut at: u64, end: u64) -> io::Result<()> {
+        let mut without_wait = 0;
         while at < end {
             let count = usize::try_from((end - at).min(READ_BYTES)).unwrap_or(usize::MAX);
             let bytes = file.read(at, count).await?;
             let sent = self.stream.try_send(&bytes, at + (bytes.len() as u64) < end)?;
             drop(bytes);
-            match sent {
-                None => self.sendable().await?,
-                Some(sent) => {
-                    at += sent as u64;
-                    self.sent += sent as u64;
-                }
+            let Some(sent) = sent else {
+                without_wait = 0;
+                self.sendable().await?;
+                continue;
+            };
+            at += sent as u64;
+            self.sent += sent as u64;
+            without_wait += sent as u64;
+            // One fast client cannot occupy the thread.
+            if without_wait >= SENDFILE_BYTES {
+                without_wait = 0;
+                tokio::task::yield_now().await;
             }
         }
         Ok(())
@@ -483,17 +492,25 @@ impl Connection {
     /// As [`Connection::send_file`].
     pub async fn send_resident(&mut self, fd: &OwnedFd, mut at: u64, end: u64) -> io::Result<()> {
         while at < end {
-            let count = usize::try_from((end - at).min(SENDFILE_BYTES)).unwrap_or(usize::MAX);
-            match self.stream.try_sendfile(fd, at, count)? {
-                None => self.sendable().await?,
-                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Some(sent) => {
-                    at += sent as u64;
-                    self.sent += sent as u64;
-                }
-            }
+            at += self.send_some(fd, at, end - at).await?;
         }
         Ok(())
+    }
+
+    /// Sends some bytes of a file from the page cache, or waits until the client takes more.
+    async fn send_some(&mut self, fd: &OwnedFd, at: u64, most: u64) -> io::Result<u64> {
+        let count = usize::try_from(most.min(SENDFILE_BYTES)).unwrap_or(usize::MAX);
+        match self.stream.try_sendfile(fd, at, count)? {
+            None => {
+                self.sendable().await?;
+                Ok(0)
+            }
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(sent) => {
+                self.sent += sent as u64;
+                Ok(sent as u64)
+            }
+        }
     }
 
     /// Closes the connection so that the client gets its last response (nginx's `lingering_close`):
