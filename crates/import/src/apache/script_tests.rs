@@ -205,6 +205,25 @@ fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
 }
 
 #[test]
+fn sections_of_htaccess_files_for_defined_names_apply_below_an_alias_or_are_left_out_as_access() {
+    let define = of_server("Define PROD");
+    let alias = format!("Alias /docs /srv/docs\n{}", in_folder("/srv/docs", "AllowOverride All"));
+    expect_denied(&format!("{alias}{define}"), &["/docs/", "/docs/a.txt"], &["/a.txt"]);
+    expect_denied(&alias, &[], &["/docs/a.txt"]);
+    for (folder, define, is_access) in [
+        ("prod", "Define PROD", true),
+        ("unless", "Define PROD", true),
+        ("prod", "Define OTHER", false),
+        ("unless", "", false),
+    ] {
+        let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
+        let lines = format!("DocumentRoot /srv/{folder}\n{root}{}", of_server(define));
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
 fn files_of_the_server_precede_those_of_a_folder() {
     let none = "<FilesMatch \".+\\.ph(p[345]?|t|tml)$\">\nSetHandler None\n</FilesMatch>";
     let module = "LoadModule php_module /m.so\n<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
