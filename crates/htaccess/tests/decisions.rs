@@ -97,6 +97,41 @@ fn programs_that_no_interpreter_runs_are_not_sent_as_text() {
 }
 
 #[test]
+fn pages_with_server_side_includes_are_not_sent_as_source() {
+    const PAGES: &str = "Options +Includes\nAddType text/html .shtml\n";
+    let outcome = |text: &str, path: &str| {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/b/.htaccess", "");
+        let names = ["/a.shtml", "/a.shtml.bak", "/a.html", "/a.php", "/b/a.shtml"];
+        names.into_iter().fold(root, |root, name| root.file(name, "")).outcome(path)
+    };
+    let added = format!("{PAGES}AddOutputFilter INCLUDES .shtml");
+    let with = |more: &str| format!("{added}\n{more}");
+    let of_files = "<FilesMatch \"\\.html$\">\nSetOutputFilter DEFLATE;includes\n</FilesMatch>";
+    for (text, path, status) in [
+        (&*added, "/a.shtml", 403),
+        (&added, "/a.shtml.bak", 403),
+        (&added, "/b/a.shtml", 403),
+        (&added, "/a.html", 200),
+        (&with("Options -Includes"), "/a.shtml", 200),
+        (&with("RemoveOutputFilter .shtml"), "/a.shtml", 200),
+        (&with("AddOutputFilter DEFLATE .html"), "/a.html", 200),
+        ("AddOutputFilter INCLUDES .shtml", "/a.shtml", 200),
+        ("Options Includes\nAddOutputFilter DEFLATE;INCLUDES html", "/a.html", 403),
+        ("Options +IncludesNoExec\nSetOutputFilter INCLUDES", "/a.html", 403),
+        ("Options +Includes\nSetOutputFilter INCLUDES", "/a.php", 0),
+        (&format!("Options +Includes\n{of_files}"), "/a.html", 403),
+        (&format!("Options +Includes\n{of_files}"), "/a.shtml", 200),
+    ] {
+        let expected = match status {
+            200 => Outcome::File,
+            0 => Outcome::Script,
+            status => Outcome::Status(status),
+        };
+        assert_eq!(outcome(text, path), expected, "{path}\n{text}");
+    }
+}
+
+#[test]
 fn handlers_stand_for_php_by_the_names_that_hosts_give_it() {
     let outcome = |text: &str, path: &str| {
         let root = MemoryRoot::new().file("/.htaccess", text).file("/a.phps", "").file("/a.x", "");

@@ -80,6 +80,10 @@ fn what_the_server_leaves_out_and_apache_may_not_gets_a_remark() {
         ("<IfDefine PROD>\nRequire all denied\n</IfDefine>", Some("no name is defined here")),
         ("<IfDefine !PROD>\nRequire all denied\n</IfDefine>", None),
         ("<IfModule mod_x.c>\nRequire all denied\n</IfModule>", Some("no such module")),
+        ("AddOutputFilter INCLUDES .shtml", Some("gets a 403")),
+        ("SetOutputFilter INCLUDES", Some("gets a 403")),
+        ("AddOutputFilter DEFLATE .html", Some("`compression` says")),
+        ("SetOutputFilter DEFLATE", Some("`compression` says")),
     ] {
         let parsed = parse(text.as_bytes(), b"/site/", &Reading::default());
         let why = match &parsed.remarks[0].verdict {

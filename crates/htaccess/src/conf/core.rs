@@ -185,6 +185,8 @@ pub struct CoreConf {
     pub handler: Option<Handler>,
     /// `ForceType`, in lower case.
     pub force_type: Option<Vec<u8>>,
+    /// `SetOutputFilter`, in lower case.
+    pub output_filters: Option<Vec<u8>>,
     /// `ErrorDocument`.
     pub error_documents: BTreeMap<u16, ErrorDocument>,
     /// `AddDefaultCharset`; an empty text: off.
@@ -237,6 +239,7 @@ impl CoreConf {
             unfollowed_above: base.forbids_links(),
             handler: self.handler.as_ref().or(base.handler.as_ref()).cloned(),
             force_type: self.force_type.as_ref().or(base.force_type.as_ref()).cloned(),
+            output_filters: self.output_filters.as_ref().or(base.output_filters.as_ref()).cloned(),
             error_documents,
             default_charset: (self.default_charset.as_ref())
                 .or(base.default_charset.as_ref())
@@ -274,7 +277,7 @@ impl CoreConf {
     }
 }
 
-weight_of!(CoreConf: handler, force_type, error_documents, default_charset);
+weight_of!(CoreConf: handler, force_type, output_filters, error_documents, default_charset);
 
 impl Weight for Handler {
     fn heap(&self, shared: Shared) -> usize {

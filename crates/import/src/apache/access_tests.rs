@@ -31,17 +31,10 @@ impl FileReader for AccessConf {
                 Ok("RewriteEngine on\nRewriteRule \\.pdf$ - [H=gate]".to_owned())
             }
             "/srv/gates-php/.htaccess" => Ok("AddHandler gate .php".to_owned()),
-            "/srv/prod/.htaccess" | "/srv/docs/.htaccess" => {
-                Ok("<IfDefine PROD>\nRequire all denied\n</IfDefine>".to_owned())
-            }
-            "/srv/unless/.htaccess" => {
-                Ok("<IfModule a>\n<IfDefine !PROD>\nRequire all granted\n</IfDefine>\n</IfModule>"
-                    .to_owned())
-            }
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
-            _ => Err("there is none".to_owned()),
+            _ => script_tests::htaccess(path).map(str::to_owned).ok_or("there is none".to_owned()),
         }
     }
 

@@ -110,6 +110,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.index();
         self.htaccess();
         self.php();
+        self.includes();
         self.redirects();
         self.rewriting();
         self.pools_of_rewritten();

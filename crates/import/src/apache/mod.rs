@@ -12,6 +12,7 @@ mod host_proxies;
 mod host_responses;
 mod host_rewrites;
 mod host_scripts;
+mod includes;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
