@@ -97,6 +97,25 @@ fn programs_that_no_interpreter_runs_are_not_sent_as_text() {
 }
 
 #[test]
+fn the_source_of_a_program_is_not_sent_for_a_further_extension_and_no_script_runs_by_one() {
+    let denied = Outcome::Status(403);
+    for (text, path, expected) in [
+        ("AddHandler cgi-script .pl .py\nOptions -ExecCGI", "/x.pl.bak", &denied),
+        ("AddHandler fcgid-script .pl", "/x.pl.bak", &denied),
+        ("Options +Includes\nAddHandler server-parsed .pl", "/x.pl.bak", &denied),
+        ("AddHandler server-parsed .pl", "/x.pl.bak", &Outcome::File),
+        ("AddHandler cgi-script .pl\nAddHandler x .bak", "/x.pl.bak", &Outcome::File),
+        ("AddHandler cgi-script .pl", "/x.pl.php", &Outcome::Script),
+        ("AddHandler application/x-httpd-php .php", "/x.php.jpg", &Outcome::File),
+        ("", "/x.pl.bak", &Outcome::File),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/x.pl.bak", "");
+        let root = root.file("/x.pl.php", "").file("/x.php.jpg", "");
+        assert_eq!(root.outcome(path), *expected, "{path}\n{text}");
+    }
+}
+
+#[test]
 fn pages_with_server_side_includes_are_not_sent_as_source() {
     const PAGES: &str = "Options +Includes\nAddType text/html .shtml\n";
     let outcome = |text: &str, path: &str| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::handlers;
+use crate::handlers::{SERVER_PARSED, has_includes, is_php_name, is_program};
 use crate::limits::{self, MAX_EXTENSIONS, MAX_PROPERTY_BYTES};
 use crate::request::{Kind, Request};
 use crate::weight::weight_of;
@@ -180,9 +180,11 @@ impl MimeConf {
                 };
                 request.content_encoding = Some(all);
             }
-            // Apache takes the handler of any extension; `x.php.jpg` must not run.
+            // Apache takes the handler of any extension. `x.php.jpg` must not run, but the source
+            // in `x.pl.bak` is not sent.
             if let Some(handler) = &found.handler
-                && name.ends_with(&[b".", extension].concat())
+                && (name.ends_with(&[b".", extension].concat())
+                    || shows_no_file(handler) && !is_php_name(&name))
             {
                 // An empty one is removed, also that of the server.
                 request.handler = Some(handler.clone());
@@ -198,8 +200,13 @@ impl MimeConf {
     pub fn parses_includes(&self, name: &[u8]) -> bool {
         let mut found =
             extensions(name).filter_map(|own| self.extensions.get(&own.to_ascii_lowercase()));
-        found.any(|own| own.filters.as_deref().is_some_and(handlers::has_includes))
+        found.any(|own| own.filters.as_deref().is_some_and(has_includes))
     }
+}
+
+/// Whether a file with this handler is not sent as it is, or not always.
+fn shows_no_file(handler: &[u8]) -> bool {
+    is_program(handler) || handler == SERVER_PARSED
 }
 
 /// The extensions of a file, from the first one.
