@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::conf::Conf;
 use crate::conf::access_compat::{ForMethods, NO_LOOK_UP, Source, may_be_host};
 use crate::conf::authz::{Merging, Methods};
-use crate::conf::core::{ErrorDocument, Handler, Options, PathInfo};
+use crate::conf::core::{CoreConf, ErrorDocument, Handler, Options, PathInfo};
 use crate::conf::headers::HeaderTable;
 use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
@@ -86,7 +86,6 @@ fn no_effect(name: &str) -> Option<&'static str> {
         }
         "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
         "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
-        "ssloptions" => "the site's `redirect` says what needs TLS",
         _ => return None,
     })
 }
@@ -358,6 +357,7 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         }
         "contentdigest" => core.sends_digest = Some(line.flag()?),
         "sslrequiressl" => core.requires_tls = line.take(0, 0).map(|_| true)?,
+        "ssloptions" => return tls_options(line, core),
         "limitrequestbody" => {
             let bytes = integer(&line.one()?);
             core.body_limit = Some(u64::try_from(bytes).unwrap_or(0));
@@ -365,6 +365,26 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         _ => return Err(Unknown::Name),
     }
     Ok(())
+}
+
+/// `SSLOptions`, of which `StrictRequire` alone has an effect.
+fn tls_options(line: &DirectiveLine<'_>, core: &mut CoreConf) -> LineResult {
+    let words = line.take(1, usize::MAX)?;
+    let lower = words.iter().map(|word| word.to_ascii_lowercase());
+    let mut has_others = false;
+    for word in lower {
+        match &word[..] {
+            b"strictrequire" | b"+strictrequire" => core.is_tls_strict = Some(true),
+            b"-strictrequire" => core.is_tls_strict = Some(false),
+            [b'+' | b'-', ..] => has_others = true,
+            // Without a sign, those before and those above are replaced.
+            _ => (core.is_tls_strict, has_others) = (Some(false), true),
+        }
+    }
+    match has_others {
+        true => Err(Unknown::Without("the site's `redirect` says what needs TLS")),
+        false => Ok(()),
+    }
 }
 
 fn error_document(line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {

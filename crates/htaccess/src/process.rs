@@ -229,8 +229,9 @@ impl<'w> Processor<'w> {
             Some(access) => access.admits(request, self.client),
             None => true,
         };
-        // `ssl_hook_Access`, without `SSLOptions +StrictRequire`.
-        admits &= self.client.is_https || !conf.core.requires_tls;
+        // `ssl_hook_Access`.
+        let lacks_tls = conf.core.requires_tls && !self.client.is_https;
+        admits &= !lacks_tls;
         let satisfies = conf.access.as_ref().and_then(|access| access.satisfies(&request.method));
         match (satisfies, admits) {
             (Some(Satisfy::Any), true) => return Ok(()),
@@ -244,6 +245,11 @@ impl<'w> Processor<'w> {
         let granted = section.check(&self.scope(request), true)?;
         // A pattern that was skipped after the time limit decides nothing.
         self.scope(request).check_time()?;
+        // `ssl_hook_UserCheck`: no user is let in where access without TLS is strictly forbidden.
+        let is_of_user = granted == Granted::WithUser || request.user.is_some();
+        if lacks_tls && is_of_user && conf.core.is_tls_strict == Some(true) {
+            return Err(Stop::Status(403));
+        }
         match granted {
             Granted::Yes => Ok(()),
             Granted::No | Granted::Neutral if request.user.is_some() => {

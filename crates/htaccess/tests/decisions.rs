@@ -72,6 +72,16 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
     let any = "SSLRequireSSL\nSatisfy Any\n";
     assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);
     assert_eq!(root(any).over_tls().outcome("/a/a.txt"), Outcome::File);
+    let strict = |options: &str| root(&format!("{any}SSLOptions {options}\n"));
+    for options in ["+StrictRequire", "StdEnvVars strictrequire", "-StrictRequire +StrictRequire"] {
+        assert_eq!(strict(options).outcome("/a/a.txt"), denied, "{options}");
+        assert_eq!(strict(options).over_tls().outcome("/a/a.txt"), Outcome::File, "{options}");
+    }
+    for options in ["+StdEnvVars", "+StrictRequire -StrictRequire", "StrictRequire StdEnvVars"] {
+        assert_eq!(strict(options).outcome("/a/a.txt"), Outcome::NeedsUser, "{options}");
+    }
+    let granted = format!("Require all granted\n{any}SSLOptions +StrictRequire\n");
+    assert_eq!(root(&granted).outcome("/a/a.txt"), Outcome::File);
 }
 
 #[test]

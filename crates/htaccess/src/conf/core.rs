@@ -201,6 +201,8 @@ pub struct CoreConf {
     pub has_signature: Option<bool>,
     /// `SSLRequireSSL`.
     pub requires_tls: bool,
+    /// `SSLOptions +StrictRequire`: `Satisfy Any` does not let a user in without TLS.
+    pub is_tls_strict: Option<bool>,
     /// `LimitRequestBody` in bytes; 0: no limit.
     pub body_limit: Option<u64>,
     /// `php_flag engine`.
@@ -249,6 +251,7 @@ impl CoreConf {
             sends_digest: self.sends_digest.or(base.sends_digest),
             has_signature: self.has_signature.or(base.has_signature),
             requires_tls: self.requires_tls || base.requires_tls,
+            is_tls_strict: self.is_tls_strict.or(base.is_tls_strict),
             body_limit: self.body_limit.or(base.body_limit),
             php_engine: self.php_engine.or(base.php_engine),
             skipped: self.skipped + base.skipped,
