@@ -263,13 +263,13 @@ fn post(server: &Server, before_end: impl FnOnce()) -> (u16, String) {
     let mut client = Connection::open(server.address());
     let head = "POST /page.php HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
                 Content-Length: 4\r\n\r\n";
-    client.send(head.as_bytes()).unwrap();
-    let interim = client.read_until(b"\r\n\r\n").unwrap();
+    client.send(head.as_bytes()).expect("a request is taken");
+    let interim = client.read_until(b"\r\n\r\n").expect("an interim response");
     assert_eq!(interim, b"HTTP/1.1 100 Continue");
-    client.send(b"bod").unwrap();
+    client.send(b"bod").expect("a part of a body is taken");
     before_end();
-    client.send(b"y").unwrap();
-    let response = client.read_response(false).unwrap();
+    client.send(b"y").expect("the end of a body is taken");
+    let response = client.read_response(false).expect("a response");
     (response.status, response.text())
 }
 

@@ -211,7 +211,7 @@ fn expect_one_line_about_unrecorded_purges(server: &Server, disk: &TinyDisk) {
     }
     server.expect_log(0, words);
     assert_eq!(server.log_text().matches(words).count(), 1, "{}", server.log_text());
-    fs::remove_file(filler).unwrap();
+    fs::remove_file(filler).expect("it can be removed");
 }
 
 /// Gives the pool another user for a while: what it has stored is not served to the former one.
