@@ -113,21 +113,28 @@ pub(super) fn htaccess(
     reader.file(file, 0)
 }
 
-/// The `<IfDefine>` sections of a `.htaccess` file whose names the configuration defines.
-pub(super) fn defined_sections(
+/// The lines of a `.htaccess` file with names that the configuration defines: `<IfDefine>` and
+/// `${NAME}`.
+pub(super) fn lines_with_names(
     files: &dyn FileReader,
     file: &str,
     config: &ApacheConfig,
 ) -> Vec<Directive> {
     let text = files.read(file).unwrap_or_default();
     let file: Rc<str> = Rc::from(file);
-    let sections = lines(text.as_bytes()).into_iter().filter(|line| line.text.starts_with(b"<"));
-    let sections = sections.map(|line| {
-        let place = SourceLine { file: file.clone(), line: line.number, word: line.number };
-        parsed(&String::from_utf8_lossy(&line.text), place)
-    });
+    let has_variable = |text: &str| {
+        let mut names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+        names.any(|(name, _)| config.variables.contains_key(name))
+    };
     let is_defined = |one: &Directive| config.defines.contains(one.first().trim_start_matches('!'));
-    sections.filter(|one| one.is("<IfDefine") && is_defined(one)).collect()
+    let found = lines(text.as_bytes()).into_iter().filter_map(|line| {
+        let place = SourceLine { file: file.clone(), line: line.number, word: line.number };
+        let text = String::from_utf8_lossy(&line.text);
+        let directive = parsed(&text, place);
+        let has_name = has_variable(&text) || directive.is("<IfDefine") && is_defined(&directive);
+        has_name.then_some(directive)
+    });
+    found.collect()
 }
 
 /// The variables that a shell script such as Debian's `envvars` exports.

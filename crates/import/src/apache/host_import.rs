@@ -291,7 +291,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         if is_on {
             self.site.settings.set("htaccess", Placed::new("true".to_owned(), &place));
             self.overrides(names, last);
-            lines.last().iter().for_each(|one| self.defined_sections(one));
+            lines.last().iter().for_each(|one| self.defined_names(one));
         }
         self.other_overrides(is_on);
         self.files_above_root();

@@ -2,7 +2,7 @@
 
 mod closed_paths;
 pub mod config_reader;
-mod defined_sections;
+mod defined_names;
 mod folder_regex;
 mod host_access;
 mod host_addresses;

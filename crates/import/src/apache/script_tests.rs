@@ -20,6 +20,7 @@ pub(super) fn htaccess(path: &str) -> Option<&'static str> {
         "/srv/unless/.htaccess" => {
             "<IfModule a>\n<IfDefine !PROD>\nRequire all granted\n</IfDefine>\n</IfModule>"
         }
+        "/srv/office/.htaccess" => "RewriteCond %{REMOTE_ADDR} x\nDeny from ${OFFICE}",
         "/srv/allowing-includes/.htaccess" => "<Files a*>\nOptions +Includes\n</Files>",
         "/srv/filtering-includes/.htaccess" => "AddOutputFilter INCLUDES .shtml",
         _ => return None,
@@ -220,7 +221,7 @@ fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
 }
 
 #[test]
-fn sections_of_htaccess_files_for_defined_names_apply_below_an_alias_or_are_left_out_as_access() {
+fn defined_names_in_htaccess_files_have_their_effect_below_an_alias_or_are_left_out_as_access() {
     let define = of_server("Define PROD");
     let alias = format!("Alias /docs /srv/docs\n{}", in_folder("/srv/docs", "AllowOverride All"));
     expect_denied(&format!("{alias}{define}"), &["/docs/", "/docs/a.txt"], &["/a.txt"]);
@@ -230,6 +231,8 @@ fn sections_of_htaccess_files_for_defined_names_apply_below_an_alias_or_are_left
         ("unless", "Define PROD", true),
         ("prod", "Define OTHER", false),
         ("unless", "", false),
+        ("office", "Define OFFICE 192.0.2.1", true),
+        ("office", "Define OTHER 192.0.2.1", false),
     ] {
         let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
         let lines = format!("DocumentRoot /srv/{folder}\n{root}{}", of_server(define));
