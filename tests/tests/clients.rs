@@ -1,13 +1,17 @@
 //! Who a client is, how often it may ask, and whether it is let in.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::rules::{USER, basic, said, serve, serve_with, with_header};
 use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
 use maitred_tests::wait;
+use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
+
+/// A file that was changed a shorter time ago is not cached.
+const SETTLED: Duration = Duration::from_millis(100);
 
 fn site() -> TempDir {
     document_root(&[
@@ -212,6 +216,52 @@ fn what_guards_a_path_guards_it_behind_the_name_of_the_front_controller_too() {
     let paths = ["/index.php/login", "/login", "/index.php/login", "/index.php/other"];
     let statuses: Vec<u16> = paths.into_iter().map(status).collect();
     assert_eq!(statuses, [200, 429, 429, 200]);
+}
+
+#[test]
+fn what_guards_a_path_guards_a_script_that_a_htaccess_file_leads_to_by_it() {
+    let (root, beside) = (site(), public_folder());
+    write_file(beside.path(), "users", USER.as_bytes());
+    // Of CodeIgniter, and the same for a script that is not the front controller.
+    let rules = "RewriteEngine on\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteRule ^other/(.*)$ other.php/$1 [L]\n\
+                 RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^(.*)$ index.php/$1 [L]\n";
+    write_file(root.path(), ".htaccess", rules.as_bytes());
+    let users = beside.path().join("users");
+    let server = serve_application(
+        &root,
+        &[
+            "htaccess = true",
+            "deny = [\"~^/index\\\\.php/admin(/|$)\", \"/other.php/admin\"]",
+            &format!("basic_auth = {{ path = \"/index.php/staff\", users = {users:?} }}"),
+        ],
+    );
+    let status = |target: &str| http::get(server.address(), target).status;
+    // Decisions that are cached as well, which those on files changed just now are not.
+    let begun = Instant::now();
+    while begun.elapsed() < 4 * SETTLED {
+        for (target, expected) in [
+            ("/admin", 403),
+            ("/index.php/admin", 403),
+            ("/other/admin", 403),
+            ("/staff", 401),
+            ("/other/staff", 200),
+            ("/elsewhere", 200),
+        ] {
+            assert_eq!(status(target), expected, "{target}");
+        }
+        let user =
+            with_header(server.address(), "/staff", "Authorization", &basic("anna", "secret"));
+        assert_eq!(user.json()["REMOTE_USER"], "anna");
+    }
+    let file = server.configuration();
+    let explained = |path: &str| {
+        run_maitred(&["explain", path, "--config", file.to_str().expect("its name is UTF-8")]).1
+    };
+    let denied = explained("/admin");
+    assert!(denied.contains("response         403"), "{denied}");
+    let staff = explained("/staff");
+    assert!(staff.contains("basic_auth       /index.php/staff matches: a user of "), "{staff}");
 }
 
 #[test]

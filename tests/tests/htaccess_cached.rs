@@ -1,6 +1,7 @@
 //! Decisions of `.htaccess` files are cached, and hold only for what they were made of.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -254,6 +255,60 @@ fn rules_of_a_new_root_apply_at_once_though_the_former_one_is_still_there() {
         assert_eq!(status(), after);
         fs::remove_dir_all(former).unwrap();
     }
+    server.stop();
+}
+
+/// The status and the text of the response to `POST /page.php`, whose body ends after `before_end`.
+fn post(server: &Server, before_end: impl FnOnce()) -> (u16, String) {
+    let mut client = Connection::open(server.address());
+    let head = "POST /page.php HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
+                Content-Length: 4\r\n\r\n";
+    client.send(head.as_bytes()).expect("a request is taken");
+    let interim = client.read_until(b"\r\n\r\n").expect("an interim response");
+    assert_eq!(interim, b"HTTP/1.1 100 Continue");
+    client.send(b"bod").expect("a part of a body is taken");
+    before_end();
+    client.send(b"y").expect("the end of a body is taken");
+    let response = client.read_response(false).expect("a response");
+    (response.status, response.text())
+}
+
+const FORMER: (&str, &str) = ("page.php", "<?php echo 'former';");
+const CLOSED: [(&str, &str); 2] =
+    [("page.php", "<?php echo 'new';"), (".htaccess", "Require all denied\n")];
+
+#[test]
+fn a_script_of_a_new_root_does_not_run_by_the_rules_of_the_former_one() {
+    for other in ["a.txt", ".htaccess"] {
+        let folder = public_folder();
+        let root = folder.path().join("www");
+        write_tree(&root, &[FORMER, (other, "SetEnv A b\n")]);
+        let server = Setup::new(&root).site("htaccess = true").start();
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * SETTLED {
+            assert_eq!(post(&server, || {}), (200, "former".to_owned()));
+        }
+        let (status, text) = post(&server, || drop(replace_root(&root, &CLOSED)));
+        assert_eq!(status, 503, "{text}");
+        assert_eq!(ask(&server, "/page.php", &[]).status, 403);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_request_whose_body_comes_slowly_is_served_by_the_release_that_it_has_come_to() {
+    let folder = public_folder();
+    let [first, second, root] = ["1", "2", "current"].map(|name| folder.path().join(name));
+    write_tree(&first, &[FORMER]);
+    write_tree(&second, &CLOSED);
+    symlink(&first, &root).unwrap();
+    let server = Setup::new(&root).site("htaccess = true").start();
+    let release = || {
+        let new = folder.path().join("new");
+        symlink(&second, &new).unwrap();
+        fs::rename(new, &root).unwrap();
+    };
+    assert_eq!(post(&server, release), (200, "former".to_owned()));
     server.stop();
 }
 

@@ -183,6 +183,7 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     assert_eq!(cache["sites"][0]["stored"], 11, "{cache}");
     assert_eq!(purge("/a"), 200);
     assert_eq!(get(&server, "/a").text(), "run 2 ");
+    expect_one_line_about_unrecorded_purges(&server, &disk);
     disk.again("rw,size=8m");
     kill_front(&server);
     // What had no place on disk is made again, and what was purged does not come back.
@@ -196,6 +197,21 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     assert!(server.log_text().contains("pages are cached in memory only"));
     assert!(!is_hit(&get(&server, "/c")) && is_hit(&get(&server, "/c")));
     assert!(page_cache(&server)["disk"].is_null());
+}
+
+/// Fills the disk, and has a client purge more than its journal has room for.
+fn expect_one_line_about_unrecorded_purges(server: &Server, disk: &TinyDisk) {
+    let filler = disk.0.path().join("filler");
+    assert!(fs::write(&filler, vec![0; 16 << 20]).is_err(), "there was room for it");
+    let words = "purges are done but could not be written to cache_dir";
+    for number in 0..100 {
+        let target = format!("/{number}{}", "x".repeat(1000));
+        let post = Request::post(&target, "text/plain", b"changed");
+        assert_eq!(http::ask(server.address(), &post).status, 200);
+    }
+    server.expect_log(0, words);
+    assert_eq!(server.log_text().matches(words).count(), 1, "{}", server.log_text());
+    fs::remove_file(filler).expect("it can be removed");
 }
 
 /// Gives the pool another user for a while: what it has stored is not served to the former one.

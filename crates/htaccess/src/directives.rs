@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::conf::Conf;
 use crate::conf::access_compat::{ForMethods, NO_LOOK_UP, Source, may_be_host};
 use crate::conf::authz::{Merging, Methods};
-use crate::conf::core::{ErrorDocument, Handler, Options, PathInfo};
+use crate::conf::core::{CoreConf, ErrorDocument, Handler, Options, PathInfo};
 use crate::conf::headers::HeaderTable;
 use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
@@ -52,20 +52,24 @@ pub enum Unknown {
 const NO_PROGRAM: &str =
     "no program but PHP runs here, and a request for a file with this handler gets a 403";
 
+/// Of a filter.
+const COMPRESSION: &str = "the site's `compression` says what is compressed";
+
+/// Of the filter of server-side includes.
+const NO_INCLUDES: &str =
+    "server-side includes are not evaluated, and with `Options Includes` such a file gets a 403";
+
 /// Directives that have no effect here, and why.
 fn no_effect(name: &str) -> Option<&'static str> {
     Some(match name {
         "addoutputfilterbytype"
-        | "addoutputfilter"
-        | "setoutputfilter"
         | "setinputfilter"
         | "addinputfilter"
         | "filterdeclare"
         | "filterprovider"
         | "filterchain"
         | "deflatecompressionlevel"
-        | "removeoutputfilter"
-        | "removeinputfilter" => "the site's `compression` says what is compressed",
+        | "removeinputfilter" => COMPRESSION,
         "indexoptions" | "indexorderdefault" | "addicon" | "addiconbytype"
         | "addiconbyencoding" | "defaulticon" | "adddescription" | "headername" | "readmename"
         | "indexstylesheet" | "indexheadinsert" => "listings have one form",
@@ -82,7 +86,6 @@ fn no_effect(name: &str) -> Option<&'static str> {
         }
         "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
         "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
-        "ssloptions" => "the site's `redirect` says what needs TLS",
         _ => return None,
     })
 }
@@ -319,6 +322,10 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         }
         // Apache ignores it.
         "defaulttype" => drop(line.one()?),
+        "setoutputfilter" => {
+            let filters = core.output_filters.insert(line.one()?.to_ascii_lowercase());
+            return Err(Unknown::Without(without_filter(filters)));
+        }
         "forcetype" => core.force_type = Some(line.one()?.to_ascii_lowercase()),
         "errordocument" => error_document(line, conf)?,
         "adddefaultcharset" => {
@@ -350,6 +357,7 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         }
         "contentdigest" => core.sends_digest = Some(line.flag()?),
         "sslrequiressl" => core.requires_tls = line.take(0, 0).map(|_| true)?,
+        "ssloptions" => return tls_options(line, core),
         "limitrequestbody" => {
             let bytes = integer(&line.one()?);
             core.body_limit = Some(u64::try_from(bytes).unwrap_or(0));
@@ -357,6 +365,26 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         _ => return Err(Unknown::Name),
     }
     Ok(())
+}
+
+/// `SSLOptions`, of which `StrictRequire` alone has an effect.
+fn tls_options(line: &DirectiveLine<'_>, core: &mut CoreConf) -> LineResult {
+    let words = line.take(1, usize::MAX)?;
+    let lower = words.iter().map(|word| word.to_ascii_lowercase());
+    let mut has_others = false;
+    for word in lower {
+        match &word[..] {
+            b"strictrequire" | b"+strictrequire" => core.is_tls_strict = Some(true),
+            b"-strictrequire" => core.is_tls_strict = Some(false),
+            [b'+' | b'-', ..] => has_others = true,
+            // Without a sign, those before and those above are replaced.
+            _ => (core.is_tls_strict, has_others) = (Some(false), true),
+        }
+    }
+    match has_others {
+        true => Err(Unknown::Without("the site's `redirect` says what needs TLS")),
+        false => Ok(()),
+    }
 }
 
 fn error_document(line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
@@ -450,28 +478,31 @@ fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> L
         }
         _ => {}
     }
-    if let Some(property) = name.strip_prefix("add").and_then(property)
-        && property != Property::Filter
-    {
+    if let Some(property) = name.strip_prefix("add").and_then(property) {
         let words = line.take(2, usize::MAX)?;
         for extension in &words[1..] {
             conf.mime.add(property, extension, &words[0]).map_err(mistake)?;
         }
-        let is_handler = matches!(property, Property::Handler | Property::Type);
-        return match is_handler && handlers::is_program(&words[0].to_ascii_lowercase()) {
-            true => Err(Unknown::Without(NO_PROGRAM)),
-            false => Ok(()),
+        let word = words[0].to_ascii_lowercase();
+        let runs = matches!(property, Property::Handler | Property::Type);
+        return match property {
+            Property::Filter => Err(Unknown::Without(without_filter(&word))),
+            _ if runs && handlers::is_program(&word) => Err(Unknown::Without(NO_PROGRAM)),
+            _ => Ok(()),
         };
     }
-    if let Some(property) = name.strip_prefix("remove").and_then(property)
-        && property != Property::Filter
-    {
+    if let Some(property) = name.strip_prefix("remove").and_then(property) {
         for extension in line.take(1, usize::MAX)? {
             conf.mime.add(property, &extension, b"").map_err(mistake)?;
         }
         return Ok(());
     }
     Err(Unknown::Name)
+}
+
+/// Why a filter has no effect, in lower case.
+fn without_filter(filters: &[u8]) -> &'static str {
+    if handlers::has_includes(filters) { NO_INCLUDES } else { COMPRESSION }
 }
 
 fn environment(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {

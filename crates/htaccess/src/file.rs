@@ -22,6 +22,13 @@ const MAX_WHY_CHARS: usize = 1000;
 /// Why a line has no effect with `Nonfatal=Override`.
 const NOT_ALLOWED: &str = "`htaccess_override` does not allow it";
 
+/// Why a section for a module has no effect.
+const NO_MODULE: &str = "the server has no such module";
+
+/// Why a section for a name has no effect.
+const NOT_DEFINED: &str =
+    "no name is defined here: if Apache defines it, write its lines without the section";
+
 /// A mistake in a file: requests get a 500, and the log this sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -325,11 +332,11 @@ impl FileParser<'_> {
                     Ok(false) => {
                         self.skip(name)?;
                         // Others are left out by Apache as well.
-                        let names_module = lower == b"ifmodule" && !arguments.starts_with(b"!");
-                        let why = "the server has no such module";
-                        Ok(match names_module {
-                            true => Verdict::Skipped(why.to_owned()),
-                            false => Verdict::Understood,
+                        let is_negated = arguments.starts_with(b"!");
+                        Ok(match &lower[..] {
+                            b"ifmodule" if !is_negated => Verdict::Skipped(NO_MODULE.to_owned()),
+                            b"ifdefine" if !is_negated => Verdict::Skipped(NOT_DEFINED.to_owned()),
+                            _ => Verdict::Understood,
                         })
                     }
                     Err(why) => {

@@ -22,6 +22,14 @@ pub fn shows_source(name: &[u8]) -> bool {
     memchr::memmem::find(name, b"httpd-php").is_some() && name.ends_with(b"-source")
 }
 
+/// The handler of pages with server-side includes.
+pub const SERVER_PARSED: &[u8] = b"server-parsed";
+
+/// Whether the filter of server-side includes is among others, in lower case.
+pub fn has_includes(filters: &[u8]) -> bool {
+    filters.split(|byte| *byte == b';').any(|filter| filter.trim_ascii() == b"includes")
+}
+
 /// Whether Apache runs a file, or passes it to a server that does, by this handler or media type.
 pub fn is_program(name: &[u8]) -> bool {
     const PROGRAMS: [&[u8]; 7] = [

@@ -9,13 +9,16 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::conf::Conf;
 use crate::conf::access_compat::Satisfy;
 use crate::conf::authz::Granted;
 use crate::conf::core::{Handler, PathInfo};
 use crate::conf::small::EnvVariable;
 use crate::expr::Evaluation;
 use crate::file::Mistake;
-use crate::handlers::{PHP, is_php_handler, is_php_name, is_program, shows_source};
+use crate::handlers::{
+    PHP, SERVER_PARSED, has_includes, is_php_handler, is_php_name, is_program, shows_source,
+};
 use crate::regex::TooCostly;
 use crate::request::{Client, Kind, Previous, Request, World};
 use crate::rewrite::{self, Rewritten};
@@ -226,8 +229,9 @@ impl<'w> Processor<'w> {
             Some(access) => access.admits(request, self.client),
             None => true,
         };
-        // `ssl_hook_Access`, without `SSLOptions +StrictRequire`.
-        admits &= self.client.is_https || !conf.core.requires_tls;
+        // `ssl_hook_Access`.
+        let lacks_tls = conf.core.requires_tls && !self.client.is_https;
+        admits &= !lacks_tls;
         let satisfies = conf.access.as_ref().and_then(|access| access.satisfies(&request.method));
         match (satisfies, admits) {
             (Some(Satisfy::Any), true) => return Ok(()),
@@ -241,6 +245,11 @@ impl<'w> Processor<'w> {
         let granted = section.check(&self.scope(request), true)?;
         // A pattern that was skipped after the time limit decides nothing.
         self.scope(request).check_time()?;
+        // `ssl_hook_UserCheck`: no user is let in where access without TLS is strictly forbidden.
+        let is_of_user = granted == Granted::WithUser || request.user.is_some();
+        if lacks_tls && is_of_user && conf.core.is_tls_strict == Some(true) {
+            return Err(Stop::Status(403));
+        }
         match granted {
             Granted::Yes => Ok(()),
             Granted::No | Granted::Neutral if request.user.is_some() => {
@@ -288,11 +297,14 @@ impl<'w> Processor<'w> {
     }
 }
 
-/// Whether Apache runs a file by a handler, or includes what it names.
-fn runs_programs(handler: &[u8], request: &Request) -> bool {
-    // Without `Options Includes` Apache sends a page as it is.
-    let includes = handler == b"server-parsed" && request.conf.core.includes();
-    includes || is_program(handler) || shows_source(handler)
+/// Whether Apache evaluates server-side includes in a file. Without `Options Includes` it sends the
+/// file as it is.
+fn parses_includes(handler: Option<&[u8]>, request: &Request) -> bool {
+    let Conf { core, mime, .. } = &*request.conf;
+    core.includes()
+        && (handler == Some(SERVER_PARSED)
+            || core.output_filters.as_deref().is_some_and(has_includes)
+            || mime.parses_includes(request.base_name()))
 }
 
 /// What the handler of the last round does.
@@ -327,9 +339,10 @@ fn handle(request: &Request) -> Outcome {
                 // Apache would send the source of a script that must not run.
                 false if is_php_name(request.base_name()) => Outcome::Status(403),
                 // The source of a program that no interpreter runs here.
-                false if handler.is_some_and(|name| runs_programs(name, request)) => {
+                false if handler.is_some_and(|name| is_program(name) || shows_source(name)) => {
                     Outcome::Status(403)
                 }
+                false if parses_includes(handler, request) => Outcome::Status(403),
                 false => Outcome::File,
             }
         }

@@ -72,6 +72,16 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
     let any = "SSLRequireSSL\nSatisfy Any\n";
     assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);
     assert_eq!(root(any).over_tls().outcome("/a/a.txt"), Outcome::File);
+    let strict = |options: &str| root(&format!("{any}SSLOptions {options}\n"));
+    for options in ["+StrictRequire", "StdEnvVars strictrequire", "-StrictRequire +StrictRequire"] {
+        assert_eq!(strict(options).outcome("/a/a.txt"), denied, "{options}");
+        assert_eq!(strict(options).over_tls().outcome("/a/a.txt"), Outcome::File, "{options}");
+    }
+    for options in ["+StdEnvVars", "+StrictRequire -StrictRequire", "StrictRequire StdEnvVars"] {
+        assert_eq!(strict(options).outcome("/a/a.txt"), Outcome::NeedsUser, "{options}");
+    }
+    let granted = format!("Require all granted\n{any}SSLOptions +StrictRequire\n");
+    assert_eq!(root(&granted).outcome("/a/a.txt"), Outcome::File);
 }
 
 #[test]
@@ -93,6 +103,60 @@ fn programs_that_no_interpreter_runs_are_not_sent_as_text() {
     ] {
         let root = MemoryRoot::new().file("/.htaccess", text).file("/a.pl", "").file("/a.htm", "");
         assert_eq!(root.outcome(path), *expected, "{text}");
+    }
+}
+
+#[test]
+fn the_source_of_a_program_is_not_sent_for_a_further_extension_and_no_script_runs_by_one() {
+    let denied = Outcome::Status(403);
+    for (text, path, expected) in [
+        ("AddHandler cgi-script .pl .py\nOptions -ExecCGI", "/x.pl.bak", &denied),
+        ("AddHandler fcgid-script .pl", "/x.pl.bak", &denied),
+        ("Options +Includes\nAddHandler server-parsed .pl", "/x.pl.bak", &denied),
+        ("AddHandler server-parsed .pl", "/x.pl.bak", &Outcome::File),
+        ("AddHandler cgi-script .pl\nAddHandler x .bak", "/x.pl.bak", &Outcome::File),
+        ("AddHandler cgi-script .pl", "/x.pl.php", &Outcome::Script),
+        ("AddHandler application/x-httpd-php .php", "/x.php.jpg", &Outcome::File),
+        ("", "/x.pl.bak", &Outcome::File),
+    ] {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/x.pl.bak", "");
+        let root = root.file("/x.pl.php", "").file("/x.php.jpg", "");
+        assert_eq!(root.outcome(path), *expected, "{path}\n{text}");
+    }
+}
+
+#[test]
+fn pages_with_server_side_includes_are_not_sent_as_source() {
+    const PAGES: &str = "Options +Includes\nAddType text/html .shtml\n";
+    let outcome = |text: &str, path: &str| {
+        let root = MemoryRoot::new().file("/.htaccess", text).file("/b/.htaccess", "");
+        let names = ["/a.shtml", "/a.shtml.bak", "/a.html", "/a.php", "/b/a.shtml"];
+        names.into_iter().fold(root, |root, name| root.file(name, "")).outcome(path)
+    };
+    let added = format!("{PAGES}AddOutputFilter INCLUDES .shtml");
+    let with = |more: &str| format!("{added}\n{more}");
+    let of_files = "<FilesMatch \"\\.html$\">\nSetOutputFilter DEFLATE;includes\n</FilesMatch>";
+    for (text, path, status) in [
+        (&*added, "/a.shtml", 403),
+        (&added, "/a.shtml.bak", 403),
+        (&added, "/b/a.shtml", 403),
+        (&added, "/a.html", 200),
+        (&with("Options -Includes"), "/a.shtml", 200),
+        (&with("RemoveOutputFilter .shtml"), "/a.shtml", 200),
+        (&with("AddOutputFilter DEFLATE .html"), "/a.html", 200),
+        ("AddOutputFilter INCLUDES .shtml", "/a.shtml", 200),
+        ("Options Includes\nAddOutputFilter DEFLATE;INCLUDES html", "/a.html", 403),
+        ("Options +IncludesNoExec\nSetOutputFilter INCLUDES", "/a.html", 403),
+        ("Options +Includes\nSetOutputFilter INCLUDES", "/a.php", 0),
+        (&format!("Options +Includes\n{of_files}"), "/a.html", 403),
+        (&format!("Options +Includes\n{of_files}"), "/a.shtml", 200),
+    ] {
+        let expected = match status {
+            200 => Outcome::File,
+            0 => Outcome::Script,
+            status => Outcome::Status(status),
+        };
+        assert_eq!(outcome(text, path), expected, "{path}\n{text}");
     }
 }
 

@@ -75,6 +75,30 @@ fn a_denial_that_no_client_could_match_is_a_mistake() {
 }
 
 #[test]
+fn what_the_server_leaves_out_and_apache_may_not_gets_a_remark() {
+    for (text, expected) in [
+        ("<IfDefine PROD>\nRequire all denied\n</IfDefine>", Some("no name is defined here")),
+        ("<IfDefine !PROD>\nRequire all denied\n</IfDefine>", None),
+        ("<IfModule mod_x.c>\nRequire all denied\n</IfModule>", Some("no such module")),
+        ("AddOutputFilter INCLUDES .shtml", Some("gets a 403")),
+        ("SetOutputFilter INCLUDES", Some("gets a 403")),
+        ("AddOutputFilter DEFLATE .html", Some("`compression` says")),
+        ("SetOutputFilter DEFLATE", Some("`compression` says")),
+    ] {
+        let parsed = parse(text.as_bytes(), b"/site/", &Reading::default());
+        let why = match &parsed.remarks[0].verdict {
+            Verdict::Skipped(why) => Some(why.as_str()),
+            _ => None,
+        };
+        let is_expected = match expected {
+            Some(words) => why.is_some_and(|why| why.contains(words)),
+            None => why.is_none(),
+        };
+        assert!(parsed.conf.is_ok() && is_expected, "{text}: {why:?}");
+    }
+}
+
+#[test]
 fn handlers_whose_programs_do_not_run_get_a_remark() {
     for (text, is_remarked) in [
         ("AddHandler CGI-Script .pl", true),

@@ -207,8 +207,10 @@ impl Cache {
         loop {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
-            if let Ok(Err(error)) = swept {
-                tracing::warn!("a part of cache_dir cannot be swept: {error}");
+            match swept {
+                Ok(Ok(_)) => self.purge_journal.note_complete(),
+                Ok(Err(error)) => tracing::warn!("a part of cache_dir cannot be swept: {error}"),
+                Err(_) => {}
             }
             self.note_recorded();
             let failed = self.store.stats().failed;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +25,17 @@ struct JournalProgress {
     recorded: watch::Sender<u64>,
     /// A purge was not recorded in time.
     is_late: AtomicBool,
+    /// The worst [`UnrecordedPurges`] that is logged; 0: none since the journal was last complete.
+    unrecorded: AtomicU8,
+}
+
+/// What purges that cannot be recorded leave behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum UnrecordedPurges {
+    /// No journal, so that no file is used after a restart.
+    NoJournal = 1,
+    /// A journal without them.
+    IncompleteJournal = 2,
 }
 
 /// The record of a purge, which another thread writes.
@@ -50,6 +61,17 @@ impl PurgeJournal {
         if self.0.recorded.send_if_modified(is_more) {
             self.0.is_late.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a failure is to be logged. Clients can purge without end: the next one is news only
+    /// if it is worse, or once a sweep has found the journal complete, or has completed it.
+    fn is_news(&self, failure: UnrecordedPurges) -> bool {
+        self.0.unrecorded.fetch_max(failure as u8, Ordering::Relaxed) < failure as u8
+    }
+
+    /// Notes that the journal is complete.
+    pub(super) fn note_complete(&self) {
+        self.0.unrecorded.store(0, Ordering::Relaxed);
     }
 
     fn note_late(&self) {
@@ -105,7 +127,13 @@ impl Cache {
     fn write_purges(&self) {
         let before = self.store.recorded();
         if let Err(error) = self.store.write_purges() {
-            log_unwritten(&error, self.store.recorded() > before);
+            let failure = match self.store.recorded() > before {
+                true => UnrecordedPurges::NoJournal,
+                false => UnrecordedPurges::IncompleteJournal,
+            };
+            if self.purge_journal.is_news(failure) {
+                log_unwritten(&error, failure);
+            }
         }
         self.note_recorded();
     }
@@ -116,10 +144,10 @@ impl Cache {
     }
 }
 
-fn log_unwritten(error: &io::Error, is_journal_removed: bool) {
-    let outcome = match is_journal_removed {
-        true => "no page there is used after a restart",
-        false => "empty it before a restart",
+fn log_unwritten(error: &io::Error, failure: UnrecordedPurges) {
+    let outcome = match failure {
+        UnrecordedPurges::NoJournal => "no page there is used after a restart",
+        UnrecordedPurges::IncompleteJournal => "empty it before a restart",
     };
     tracing::error!("purges are done but could not be written to cache_dir: {error}; {outcome}");
 }
@@ -127,6 +155,19 @@ fn log_unwritten(error: &io::Error, is_journal_removed: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn purges_that_cannot_be_recorded_are_logged_once_and_once_more_if_that_becomes_worse() {
+        use UnrecordedPurges::{IncompleteJournal, NoJournal};
+        let journal = PurgeJournal::default();
+        let news = [NoJournal, NoJournal, IncompleteJournal, NoJournal, IncompleteJournal];
+        let news = news.map(|failure| journal.is_news(failure));
+        assert_eq!(news, [true, false, true, false, false]);
+        journal.note(7);
+        assert!(!journal.is_news(NoJournal));
+        journal.note_complete();
+        assert!(journal.is_news(NoJournal));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_record_that_is_not_written_is_waited_for_and_not_for_long() {

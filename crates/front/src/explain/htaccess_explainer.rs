@@ -13,7 +13,7 @@ use maitred_htaccess::process::{Decision, Outcome, Processor};
 use maitred_htaccess::request::{Addresses, Client, LocalTime, Request, Stat, World};
 use maitred_rules::path::{CleanPath, encode_path};
 
-use super::{Explainer, Runner, htaccess_files};
+use super::{Explainer, RoutedPath, Runner, htaccess_files};
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::http::hosts::host_name;
 use crate::site::conf_memory::{CommonMemory, ConfMemory};
@@ -124,7 +124,8 @@ impl Explainer<'_> {
     fn outcome(&mut self, asked: &Asked<'_>, decision: Decision, resolver: &mut Resolver) {
         let Decision { request, outcome } = decision;
         let name = request.filename.get(resolver.real_root().len()..).unwrap_or_default().to_vec();
-        let path = encode_path(&request.uri);
+        let (path, evaluated) = (encode_path(&request.uri), encode_path(asked.path.as_bytes()));
+        let path = RoutedPath { evaluated: &evaluated, path: &path };
         match outcome {
             Outcome::File => match resolver.resolve(&encode_path(&name), None) {
                 Route::File(entry) => self.file(&path, &entry, resolver),
@@ -138,7 +139,7 @@ impl Explainer<'_> {
                     Err(refused) => self.refuse(refused.status, refused.why),
                 }
             }
-            Outcome::Listing => self.said.say("response", "a list of the folder's files (Indexes)"),
+            Outcome::Listing => self.listing(&path),
             Outcome::Status(status @ 300..400) => {
                 let location = request.headers_out.get(b"Location").unwrap_or_default();
                 let location = String::from_utf8_lossy(location);

@@ -118,6 +118,21 @@ fn to_https(config: &Config, asked: &Question) -> Option<String> {
     Some(format!("{} to {location}", tls.redirect?))
 }
 
+/// A path after rewrites.
+struct RoutedPath<'p> {
+    /// By the rules of the site, which have been evaluated for it.
+    evaluated: &'p str,
+    /// By `.htaccess` files as well.
+    path: &'p str,
+}
+
+impl RoutedPath<'_> {
+    /// A path without `.htaccess` files.
+    fn by_rules(path: &str) -> RoutedPath<'_> {
+        RoutedPath { evaluated: path, path }
+    }
+}
+
 /// A request on its way through the rules of its site.
 struct Explainer<'a> {
     said: Explanation,
@@ -156,10 +171,10 @@ impl Explainer<'_> {
             None => (&asked.path, asked.query.as_deref()),
         };
         if serve.rewritten.is_some() {
-            let limits = self.route_rules(path).limits_of_rewritten();
+            let limits = self.route_rules(&RoutedPath::by_rules(path)).limits_of_rewritten();
             self.rate_limits(&limits);
         }
-        self.needs_user(serve.auth);
+        self.needs_user(&serve.auth);
         self.target(path, query)
     }
 
@@ -215,8 +230,8 @@ impl Explainer<'_> {
             route = instead;
         }
         match route {
-            Route::File(entry) => self.file(path, &entry, &mut resolver),
-            Route::Script(script) => self.script(path, &script, runner),
+            Route::File(entry) => self.file(&RoutedPath::by_rules(path), &entry, &mut resolver),
+            Route::Script(script) => self.script(&RoutedPath::by_rules(path), &script, runner),
             Route::RedirectSlash(location) => {
                 let what = format!("301 to {location}: it is a folder");
                 self.said.say("response", what);
@@ -230,7 +245,7 @@ impl Explainer<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &str, entry: &StaticFile, resolver: &mut Resolver) {
+    fn file(&mut self, path: &RoutedPath<'_>, entry: &StaticFile, resolver: &mut Resolver) {
         let what = format!("{}, {} bytes", entry.content_type(), entry.len());
         self.said.say("file", what);
         let checks = self.route_rules(path).of_file(entry);
@@ -245,7 +260,7 @@ impl Explainer<'_> {
         }
     }
 
-    fn script(&mut self, path: &str, script: &Script, runner: Runner<'_>) {
+    fn script(&mut self, path: &RoutedPath<'_>, script: &Script, runner: Runner<'_>) {
         let checks = self.route_rules(path).of_script(script);
         self.rate_limits(&checks.limits);
         if !self.site.output.compression.is_empty() {
@@ -266,21 +281,29 @@ impl Explainer<'_> {
         }
     }
 
-    fn route_rules<'r>(&'r self, path: &'r str) -> RouteRules<'r> {
+    /// The listing of a folder.
+    fn listing(&mut self, path: &RoutedPath<'_>) {
+        let checks = self.route_rules(path).of_listing();
+        if self.admit(checks.admitted, "the folder is denied") {
+            self.said.say("response", "a list of the folder's files (Indexes)");
+        }
+    }
+
+    fn route_rules<'r>(&'r self, path: &RoutedPath<'r>) -> RouteRules<'r> {
         RouteRules {
             site: self.site,
             rules: self.rules,
             client: self.asked.client,
             requested: &self.asked.path,
-            evaluated: path,
-            path,
+            evaluated: path.evaluated,
+            path: path.path,
         }
     }
 
     /// Adds the users that a file or script needs, or that it is `denied`. False if it is.
     fn admit(&mut self, admitted: Result<NeededAuth, Refusal>, denied: &str) -> bool {
         match admitted {
-            Ok(auths) => self.needs_user(auths),
+            Ok(auths) => self.needs_user(&auths),
             Err(refusal) => {
                 self.said.say("deny", denied);
                 self.refuse(refusal.status, refusal.why);
@@ -291,9 +314,9 @@ impl Explainer<'_> {
 
     /// Adds the users that a request needs, by indexes in `basic_auth`, and each once: several
     /// paths of a request may need the same.
-    fn needs_user(&mut self, auths: NeededAuth) {
+    fn needs_user(&mut self, auths: &[Option<usize>]) {
         let known = &self.rules.settings().basic_auth;
-        for auth in auths.into_iter().flatten().filter_map(|at| known.get(at)) {
+        for auth in auths.iter().flatten().filter_map(|at| known.get(*at)) {
             let step = Step::NeedsUser(auth).to_string();
             let is_it = |(about, what): &(String, String)| format!("{about}: {what}") == step;
             if !self.said.lines.iter().any(is_it) {

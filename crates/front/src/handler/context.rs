@@ -17,6 +17,7 @@ use crate::logging::request_record::RequestRecord;
 use crate::pool::queue::Priority;
 use crate::services::Thread;
 use crate::site::Site;
+use crate::site::resolver::{Refused, RootVersion};
 
 /// One request on its way to a response. Built once, when its header is complete.
 pub struct RequestCx<'r, C> {
@@ -120,6 +121,9 @@ pub struct RequestContext<'r> {
     pub directives: Option<Arc<Directives>>,
     /// Whether those would be others for another client that requests the same.
     pub depends_on_client: bool,
+    /// The document root whose `.htaccess` files have decided on the script, if another folder of
+    /// its name could replace the script.
+    pub script_root: Option<RootVersion>,
     /// The address that the client connected to, at a site with `.htaccess` files.
     pub local: Option<SocketAddr>,
 }
@@ -153,6 +157,7 @@ impl<'r> RequestContext<'r> {
             error_page: None,
             directives: None,
             depends_on_client: false,
+            script_root: None,
             local: None,
         }
     }
@@ -160,6 +165,18 @@ impl<'r> RequestContext<'r> {
     /// The query.
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref()
+    }
+
+    /// Checks, after a wait, that the script is still the one on which `.htaccess` files have
+    /// decided.
+    ///
+    /// # Errors
+    /// When another folder has the name of its document root.
+    pub async fn check_script_root(&self) -> Result<(), Refused> {
+        match self.script_root {
+            Some(root) => self.site.check_root(root).await,
+            None => Ok(()),
+        }
     }
 
     /// Whether the site has an error page for this status that replaces the response of a script or

@@ -14,7 +14,7 @@ use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
-use crate::handler::htaccess_cache::{self, LastRound, Saved, Unsaved};
+use crate::handler::htaccess_cache::{self, LastRound, RootedVerdict, Saved, Unsaved};
 use crate::handler::htaccess_evaluation::{ErrorOf, Evaluation, evaluate, evaluate_error};
 use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::TextResponse;
@@ -60,7 +60,10 @@ pub async fn route<'r>(
     };
     if !looked.has_files && !is_hidden {
         match without_directives(context, &mut looked).await {
-            Unruled::Served(decision) => return decision,
+            Unruled::Served(decision) => {
+                context.script_root = looked.script_root;
+                return decision;
+            }
             Unruled::NoFile => {}
             Unruled::Changed => match look(context, path).await {
                 Ok(again) => looked = again,
@@ -119,6 +122,7 @@ async fn look(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Result<Look
         Looked {
             document_root: resolver.real_root().to_vec(),
             root: RootVersion::of(resolver),
+            script_root: RootVersion::by_own_name(resolver),
             has_files,
             paths: (!has_files).then(|| world.watched(path.as_bytes())),
         }
@@ -163,8 +167,9 @@ fn has_encoded_slash(path: &str) -> bool {
 /// The decision on a request if it is cached, and is a file or a script: no error, whose
 /// `ErrorDocument` would have to be evaluated.
 pub fn cached<'r>(context: &mut RequestContext<'r>) -> Option<Decision<'r>> {
-    let CachedVerdict { round, script, file, depends_on_client } =
-        htaccess_cache::verdict(context)?;
+    let RootedVerdict { verdict, script_root } = htaccess_cache::verdict(context)?;
+    let CachedVerdict { round, script, file, depends_on_client } = verdict;
+    context.script_root = script_root;
     let decision = match script {
         Some(script) => Decision::Script(script),
         // If the cache of routes has evicted it, it is evaluated again.
@@ -203,6 +208,8 @@ fn apply(
 struct Looked {
     document_root: Vec<u8>,
     root: RootVersion,
+    /// The same for [`RequestContext::script_root`].
+    script_root: Option<RootVersion>,
     /// Whether a directory of the path has a `.htaccess` file.
     has_files: bool,
     /// What the decision depends on, where no directory has one.
@@ -310,12 +317,20 @@ impl Evaluated {
             Outcome::Script => {
                 let script = context.site.evaluate(|_, resolver: &Resolver| {
                     version.check(resolver)?;
-                    resolver.script_at(name, &request.path_info)
+                    let script = resolver.script_at(name, &request.path_info)?;
+                    Ok((script, RootVersion::by_own_name(resolver)))
                 });
                 match script.await {
-                    Ok(Some(Ok(script))) => {
-                        context.depends_on_client = context.site.cache.is_some()
-                            && depends_on_client(context, &directives).await;
+                    Ok(Some(Ok((script, script_root)))) => {
+                        context.script_root = script_root;
+                        if context.site.cache.is_some() {
+                            context.depends_on_client =
+                                depends_on_client(context, &directives).await;
+                            // The other evaluation may have waited for the disk.
+                            if context.check_script_root().await.is_err() {
+                                return failed(503);
+                            }
+                        }
                         let saved = Saved::Script(Arc::clone(&script));
                         let last = LastRound { client: &client, request: &request };
                         htaccess_cache::save(context, unsaved, last, saved);

@@ -37,6 +37,14 @@ pub enum Saved {
     Status(u16),
 }
 
+/// A cached decision on a request.
+pub struct RootedVerdict {
+    /// The decision.
+    pub verdict: CachedVerdict,
+    /// [`RequestContext::script_root`].
+    pub script_root: Option<RootVersion>,
+}
+
 /// Method, version, scheme, host, target and the path as rules before have changed it: all that an
 /// evaluation may read without its log. The header `Host` can differ from the host, which trusted
 /// proxies may name in another header.
@@ -61,10 +69,11 @@ pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
 
 /// The decision on a request, if it is cached. The path alone is the key where no directive
 /// applies.
-pub fn verdict(context: &RequestContext<'_>) -> Option<CachedVerdict> {
-    let found = context.site.with_cached_htaccess(|world, _| {
+pub fn verdict(context: &RequestContext<'_>) -> Option<RootedVerdict> {
+    let found = context.site.with_cached_htaccess(|world, resolver| {
         let by_path = world.cached_verdict(context.path.as_bytes(), context.head);
-        by_path.or_else(|| world.cached_verdict(&key_of(context), context.head))
+        let found = by_path.or_else(|| world.cached_verdict(&key_of(context), context.head))?;
+        Some(RootedVerdict { verdict: found, script_root: RootVersion::by_own_name(resolver) })
     });
     found.ok().flatten().flatten()
 }

@@ -13,7 +13,7 @@ use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 
 /// The required users, as indexes into `basic_auth`.
-pub type NeededAuth = [Option<usize>; 2];
+pub type NeededAuth = [Option<usize>; 3];
 
 /// The rules of a site, and the paths of one request.
 pub struct RouteRules<'r> {
@@ -87,7 +87,8 @@ impl RouteRules<'_> {
     /// The requirements for a script. `/login.php/x`, and a directory with the index `login.php`,
     /// run `/login.php`, so the rules for the script's own path apply as well. For the front
     /// controller, the path after its name counts: most applications treat `/index.php/admin` as
-    /// `/admin`.
+    /// `/admin`. A path to which a `.htaccess` file leads counts as a whole as well: the rules have
+    /// not been evaluated for it yet.
     pub fn of_script(&self, script: &Script) -> RouteChecks {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);
@@ -102,12 +103,13 @@ impl RouteRules<'_> {
 
     fn admit_script(&self, name: &[u8], behind: Option<&[u8]>) -> Result<NeededAuth, Refusal> {
         if !self.rules.has_script_rules() {
-            return Ok([None, None]);
+            return Ok([None; 3]);
         }
         let by_name = self.admit(name)?;
         let by_path = behind.map_or(Ok(None), |path| self.admit(path))?;
+        let by_rewrite = self.rewritten().map_or(Ok(None), |path| self.admit(path.as_bytes()))?;
         if self.rules.may_run(name) {
-            return Ok([by_name, by_path]);
+            return Ok([by_name, by_path, by_rewrite]);
         }
         Err(Refusal { status: 403, why: "PHP does not run here.", is_config_error: false })
     }
@@ -116,11 +118,11 @@ impl RouteRules<'_> {
     /// one to which a `.htaccess` file leads: the rules have not been evaluated for it yet.
     pub fn of_file(&self, entry: &StaticFile) -> RouteChecks {
         let Some(own) = self.own_path(entry) else {
-            return RouteChecks { limits: Vec::new(), admitted: Ok([None, None]) };
+            return RouteChecks { limits: Vec::new(), admitted: Ok([None; 3]) };
         };
         RouteChecks {
             limits: self.limits_beyond(&own, &[self.requested, self.evaluated]),
-            admitted: self.admit(&own).map(|auth| [auth, None]),
+            admitted: self.admit(&own).map(|auth| [auth, None, None]),
         }
     }
 
@@ -128,16 +130,19 @@ impl RouteRules<'_> {
     pub fn of_listing(&self) -> RouteChecks {
         let own = clean_path(self.path).ok();
         let admitted = own.map_or(Ok(None), |own| self.admit(own.as_bytes()));
-        RouteChecks { limits: Vec::new(), admitted: admitted.map(|auth| [auth, None]) }
+        RouteChecks { limits: Vec::new(), admitted: admitted.map(|auth| [auth, None, None]) }
     }
 
     /// The path of a file, unless the rules have been evaluated for it.
     fn own_path(&self, entry: &StaticFile) -> Option<Vec<u8>> {
-        index_path(self.path, entry).or_else(|| {
-            let is_other = self.path != self.evaluated;
-            let own = clean_path(self.path).ok().filter(|_| is_other)?;
-            Some(own.as_bytes().to_vec())
-        })
+        index_path(self.path, entry)
+            .or_else(|| self.rewritten().map(|path| path.as_bytes().to_vec()))
+    }
+
+    /// The path to which a `.htaccess` file leads.
+    fn rewritten(&self) -> Option<CleanPath<'_>> {
+        let is_other = self.path != self.evaluated;
+        clean_path(self.path).ok().filter(|_| is_other)
     }
 
     fn admit(&self, path: &[u8]) -> Result<Option<usize>, Refusal> {

@@ -14,7 +14,7 @@ use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::respond::TextResponse;
 use crate::handler::route::{route, special};
-use crate::handler::route_rules::{NeededAuth, PathTarget, RouteChecks, RouteRules, target_of};
+use crate::handler::route_rules::{PathTarget, RouteChecks, RouteRules, target_of};
 use crate::handler::{htaccess, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
@@ -79,7 +79,7 @@ impl<'r> RulesCheck<'r> {
             (self.context.path, self.context.query) = (to.into(), query.map(Cow::Owned));
             self.check_limits(&self.route_rules(&self.context.path).limits_of_rewritten())?;
         }
-        self.authenticate(serve.auth, [None, None]).await?;
+        self.authenticate(&serve.auth, &[]).await?;
         if let Some(path) = path {
             self.apply_path_settings(&path);
             if let Some(decision) = self.decide_by_path(&path).await {
@@ -109,7 +109,7 @@ impl<'r> RulesCheck<'r> {
         }
         self.check_limits(&limits)?;
         let needed = admitted.map_err(|refusal| self.refused(refusal))?;
-        self.authenticate(needed, serve.auth).await?;
+        self.authenticate(&needed, &serve.auth).await?;
         Ok(decision)
     }
 
@@ -163,12 +163,12 @@ impl<'r> RulesCheck<'r> {
     /// that have been `checked` already.
     async fn authenticate(
         &mut self,
-        needed: NeededAuth,
-        checked: NeededAuth,
+        needed: &[Option<usize>],
+        checked: &[Option<usize>],
     ) -> Result<(), TextResponse> {
-        for auth in needed.into_iter().flatten() {
-            if !checked.contains(&Some(auth)) {
-                self.check_user(auth).await?;
+        for auth in needed.iter().flatten() {
+            if !checked.contains(&Some(*auth)) {
+                self.check_user(*auth).await?;
             }
             self.context.has_user = true;
         }

@@ -25,6 +25,7 @@ use crate::handler::cache::tee::{CookieLearner, Tee};
 use crate::handler::classic_pool::{self, LeftRequest};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
+use crate::handler::refusal;
 use crate::handler::respond::TextResponse;
 use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, BodyError};
@@ -120,6 +121,11 @@ async fn run<C: HttpClient>(
         Ok(body) => body,
         Err(body_error) => return Box::pin(cx.refuse_body(context, body_error)).await,
     };
+    if reads_body(context)
+        && let Err(refused) = Box::pin(context.check_script_root()).await
+    {
+        return cx.respond(refusal::of_path(&refused), After::Keep).await;
+    }
     let caller = Caller::of(cx);
     cx.record.body_bytes = body.len();
     if let Backend::Pool(pool) = context.backend {
@@ -176,12 +182,17 @@ fn leaves_to_classic_pool(said: Option<&CgiHeaders>) -> bool {
     said.and_then(Named::by).is_some_and(Named::is_classic_pool)
 }
 
-/// Reads the body of a request. The page of an error gets none.
+/// Whether the script gets the body of a request. The page of an error gets none.
+fn reads_body(context: &RequestContext<'_>) -> bool {
+    context.error_page.is_none() && context.head.body != Framing::None
+}
+
+/// Reads the body of a request for its script.
 async fn collect<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
 ) -> Result<Body, BodyError> {
-    if context.error_page.is_some() || context.head.body == Framing::None {
+    if !reads_body(context) {
         return Ok(Body::Memory(Bytes::new().into()));
     }
     let (limit, owner) = (context.max_body_size, context.backend);

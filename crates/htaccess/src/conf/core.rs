@@ -185,6 +185,8 @@ pub struct CoreConf {
     pub handler: Option<Handler>,
     /// `ForceType`, in lower case.
     pub force_type: Option<Vec<u8>>,
+    /// `SetOutputFilter`, in lower case.
+    pub output_filters: Option<Vec<u8>>,
     /// `ErrorDocument`.
     pub error_documents: BTreeMap<u16, ErrorDocument>,
     /// `AddDefaultCharset`; an empty text: off.
@@ -199,6 +201,8 @@ pub struct CoreConf {
     pub has_signature: Option<bool>,
     /// `SSLRequireSSL`.
     pub requires_tls: bool,
+    /// `SSLOptions +StrictRequire`: `Satisfy Any` does not let a user in without TLS.
+    pub is_tls_strict: Option<bool>,
     /// `LimitRequestBody` in bytes; 0: no limit.
     pub body_limit: Option<u64>,
     /// `php_flag engine`.
@@ -237,6 +241,7 @@ impl CoreConf {
             unfollowed_above: base.forbids_links(),
             handler: self.handler.as_ref().or(base.handler.as_ref()).cloned(),
             force_type: self.force_type.as_ref().or(base.force_type.as_ref()).cloned(),
+            output_filters: self.output_filters.as_ref().or(base.output_filters.as_ref()).cloned(),
             error_documents,
             default_charset: (self.default_charset.as_ref())
                 .or(base.default_charset.as_ref())
@@ -246,6 +251,7 @@ impl CoreConf {
             sends_digest: self.sends_digest.or(base.sends_digest),
             has_signature: self.has_signature.or(base.has_signature),
             requires_tls: self.requires_tls || base.requires_tls,
+            is_tls_strict: self.is_tls_strict.or(base.is_tls_strict),
             body_limit: self.body_limit.or(base.body_limit),
             php_engine: self.php_engine.or(base.php_engine),
             skipped: self.skipped + base.skipped,
@@ -274,7 +280,7 @@ impl CoreConf {
     }
 }
 
-weight_of!(CoreConf: handler, force_type, error_documents, default_charset);
+weight_of!(CoreConf: handler, force_type, output_filters, error_documents, default_charset);
 
 impl Weight for Handler {
     fn heap(&self, shared: Shared) -> usize {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::handlers::{SERVER_PARSED, has_includes, is_php_name, is_program};
 use crate::limits::{self, MAX_EXTENSIONS, MAX_PROPERTY_BYTES};
 use crate::request::{Kind, Request};
 use crate::weight::weight_of;
@@ -158,9 +159,8 @@ impl MimeConf {
             return;
         }
         let name = request.base_name().to_vec();
-        let dots = name.iter().take_while(|byte| **byte == b'.').count();
         let mut charset = None;
-        for extension in name[dots..].split(|byte| *byte == b'.').skip(1) {
+        for extension in extensions(&name) {
             let Some(found) = self.extensions.get(&extension.to_ascii_lowercase()) else {
                 continue;
             };
@@ -180,9 +180,11 @@ impl MimeConf {
                 };
                 request.content_encoding = Some(all);
             }
-            // Apache takes the handler of any extension; `x.php.jpg` must not run.
+            // Apache takes the handler of any extension. `x.php.jpg` must not run, but the source
+            // in `x.pl.bak` is not sent.
             if let Some(handler) = &found.handler
-                && name.ends_with(&[b".", extension].concat())
+                && (name.ends_with(&[b".", extension].concat())
+                    || shows_no_file(handler) && !is_php_name(&name))
             {
                 // An empty one is removed, also that of the server.
                 request.handler = Some(handler.clone());
@@ -193,6 +195,24 @@ impl MimeConf {
         }
         request.charset = charset;
     }
+
+    /// Whether an extension of a file has the filter of server-side includes.
+    pub fn parses_includes(&self, name: &[u8]) -> bool {
+        let mut found =
+            extensions(name).filter_map(|own| self.extensions.get(&own.to_ascii_lowercase()));
+        found.any(|own| own.filters.as_deref().is_some_and(has_includes))
+    }
+}
+
+/// Whether a file with this handler is not sent as it is, or not always.
+fn shows_no_file(handler: &[u8]) -> bool {
+    is_program(handler) || handler == SERVER_PARSED
+}
+
+/// The extensions of a file, from the first one.
+fn extensions(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let dots = name.iter().take_while(|byte| **byte == b'.').count();
+    name[dots..].split(|byte| *byte == b'.').skip(1)
 }
 
 weight_of!(MimeConf: extensions, removed, default_language);

@@ -34,7 +34,7 @@ impl FileReader for AccessConf {
             "/srv/ht/.htaccess" => Ok("RewriteRule ^secret - [F]".to_owned()),
             "/proxy.conf" => Ok("ProxyPass http://127.0.0.1:3000/".to_owned()),
             "/rules.conf" => Ok("RewriteEngine on\nRewriteRule ^secret - [F]\n".to_owned()),
-            _ => Err("there is none".to_owned()),
+            _ => script_tests::htaccess(path).map(str::to_owned).ok_or("there is none".to_owned()),
         }
     }
 

@@ -35,6 +35,10 @@ pub struct ApacheConfig {
     pub modules: BTreeSet<String>,
     /// `ServerRoot`, which relative paths start from.
     pub server_root: String,
+    /// What `Define` and Apache's arguments define.
+    pub defines: BTreeSet<String>,
+    /// The values of `${NAME}`.
+    pub variables: BTreeMap<String, String>,
 }
 
 impl ApacheConfig {
@@ -82,10 +86,12 @@ pub fn read(
         left: MAX_DIRECTIVES,
     };
     let tree = reader.file(main, 0)?;
-    Ok(ApacheConfig { tree, modules: reader.modules, server_root: reader.server_root })
+    let ConfigReader { server_root, variables, defines, modules, .. } = reader;
+    Ok(ApacheConfig { tree, modules, server_root, defines, variables })
 }
 
-/// The directives of a `.htaccess` file, with the modules and variables of the configuration.
+/// The directives of a `.htaccess` file, with the modules, names and variables of the
+/// configuration.
 ///
 /// # Errors
 /// One sentence: the file cannot be read, or has a syntax error.
@@ -98,13 +104,37 @@ pub(super) fn htaccess(
         files,
         report: &mut ImportReport::default(),
         server_root: config.server_root.clone(),
-        variables: BTreeMap::new(),
-        defines: BTreeSet::new(),
+        variables: config.variables.clone(),
+        defines: config.defines.clone(),
         modules: config.modules.clone(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
     reader.file(file, 0)
+}
+
+/// The lines of a `.htaccess` file with names that the configuration defines: `<IfDefine>` and
+/// `${NAME}`.
+pub(super) fn lines_with_names(
+    files: &dyn FileReader,
+    file: &str,
+    config: &ApacheConfig,
+) -> Vec<Directive> {
+    let text = files.read(file).unwrap_or_default();
+    let file: Rc<str> = Rc::from(file);
+    let has_variable = |text: &str| {
+        let mut names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+        names.any(|(name, _)| config.variables.contains_key(name))
+    };
+    let is_defined = |one: &Directive| config.defines.contains(one.first().trim_start_matches('!'));
+    let found = lines(text.as_bytes()).into_iter().filter_map(|line| {
+        let place = SourceLine { file: file.clone(), line: line.number, word: line.number };
+        let text = String::from_utf8_lossy(&line.text);
+        let directive = parsed(&text, place);
+        let has_name = has_variable(&text) || directive.is("<IfDefine") && is_defined(&directive);
+        has_name.then_some(directive)
+    });
+    found.collect()
 }
 
 /// The variables that a shell script such as Debian's `envvars` exports.

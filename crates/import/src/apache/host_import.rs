@@ -110,6 +110,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.index();
         self.htaccess();
         self.php();
+        self.includes();
         self.redirects();
         self.rewriting();
         self.pools_of_rewritten();
@@ -290,6 +291,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         if is_on {
             self.site.settings.set("htaccess", Placed::new("true".to_owned(), &place));
             self.overrides(names, last);
+            lines.last().iter().for_each(|one| self.defined_names(one));
         }
         self.other_overrides(is_on);
         self.files_above_root();

@@ -492,7 +492,7 @@ pub(super) fn program_extensions(line: &Directive) -> Vec<String> {
 
 /// The files of a section with one of these extensions, which need not be the last one of a name;
 /// nothing if no expression is for them.
-fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
+pub(super) fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
     let text = names.join("|");
     match &section.area {
         PathArea::Below(prefix) => {

@@ -2,6 +2,7 @@
 
 mod closed_paths;
 pub mod config_reader;
+mod defined_names;
 mod folder_regex;
 mod host_access;
 mod host_addresses;
@@ -11,6 +12,7 @@ mod host_proxies;
 mod host_responses;
 mod host_rewrites;
 mod host_scripts;
+mod includes;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;

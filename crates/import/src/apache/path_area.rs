@@ -471,6 +471,8 @@ mod tests {
             tree: Vec::new(),
             modules: std::collections::BTreeSet::new(),
             server_root: "/etc/apache2".to_owned(),
+            defines: std::collections::BTreeSet::new(),
+            variables: std::collections::BTreeMap::new(),
         };
         let mapped = [("", "/srv/www"), ("/docs", "/usr/share/doc")];
         let mapped = mapped.map(|(prefix, folder)| MappedFolder {

@@ -105,7 +105,7 @@ impl<'a> HostImport<'_, 'a> {
 
     /// The lines of the `.htaccess` files of the site that can be read; none if the files are not
     /// known.
-    fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
+    pub(super) fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
         let files = self.files.below(&self.root, ".htaccess")?.into_iter();
         let lines = |file: String| config_reader::htaccess(self.files, &file, self.config).ok();
         Some(files.filter_map(lines).collect())

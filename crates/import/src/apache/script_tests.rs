@@ -11,6 +11,22 @@ fn passes_to(pool: &str) -> String {
     )
 }
 
+/// The text of a `.htaccess` file.
+pub(super) fn htaccess(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/srv/prod/.htaccess" | "/srv/docs/.htaccess" => {
+            "<IfDefine PROD>\nRequire all denied\n</IfDefine>"
+        }
+        "/srv/unless/.htaccess" => {
+            "<IfModule a>\n<IfDefine !PROD>\nRequire all granted\n</IfDefine>\n</IfModule>"
+        }
+        "/srv/office/.htaccess" => "RewriteCond %{REMOTE_ADDR} x\nDeny from ${OFFICE}",
+        "/srv/allowing-includes/.htaccess" => "<Files a*>\nOptions +Includes\n</Files>",
+        "/srv/filtering-includes/.htaccess" => "AddOutputFilter INCLUDES .shtml",
+        _ => return None,
+    })
+}
+
 fn in_folder(folder: &str, lines: &str) -> String {
     format!("<Directory {folder}>\n{lines}\n</Directory>\n")
 }
@@ -202,6 +218,71 @@ fn htaccess_files_that_change_the_type_of_scripts_are_left_out_as_access() {
         let imported = of_host(&lines);
         assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
     }
+}
+
+#[test]
+fn defined_names_in_htaccess_files_have_their_effect_below_an_alias_or_are_left_out_as_access() {
+    let define = of_server("Define PROD");
+    let alias = format!("Alias /docs /srv/docs\n{}", in_folder("/srv/docs", "AllowOverride All"));
+    expect_denied(&format!("{alias}{define}"), &["/docs/", "/docs/a.txt"], &["/a.txt"]);
+    expect_denied(&alias, &[], &["/docs/a.txt"]);
+    for (folder, define, is_access) in [
+        ("prod", "Define PROD", true),
+        ("unless", "Define PROD", true),
+        ("prod", "Define OTHER", false),
+        ("unless", "", false),
+        ("office", "Define OFFICE 192.0.2.1", true),
+        ("office", "Define OTHER 192.0.2.1", false),
+    ] {
+        let root = in_folder(&format!("/srv/{folder}"), "AllowOverride All");
+        let lines = format!("DocumentRoot /srv/{folder}\n{root}{}", of_server(define));
+        let imported = of_host(&lines);
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn the_source_of_pages_with_server_side_includes_is_denied() {
+    let added = of_server("AddType text/html .shtml\nAddOutputFilter INCLUDES .shtml");
+    let with = |folder: &str, options: &str| {
+        format!("{}{added}", in_folder(folder, &format!("Options {options}")))
+    };
+    let pages = ["/a.shtml", "/b/c.SHTML", "/b/a.shtml.en"];
+    for options in ["Includes", "+IncludesNoExec", "All", "Indexes Includes"] {
+        expect_denied(&with("/srv/site1", options), &pages, &["/a.html", "/shtml"]);
+    }
+    // As of Debian and Fedora.
+    expect_denied(&with("/srv/site1", "Indexes FollowSymLinks"), &[], &pages);
+    expect_denied(&with("/srv/site1", "All -Includes"), &[], &pages);
+    expect_denied(&with("/srv/site1/b", "+Includes"), &pages[1..], &pages[..1]);
+    let within = |line: &str| in_folder("/srv/site1/b", &format!("Options Includes\n{line}"));
+    expect_denied(&within("AddHandler server-parsed .html"), &["/b/a.html"], &["/a.html", "/b/a"]);
+    expect_denied(&within("SetHandler server-parsed"), &["/b/a.html"], &["/a.html"]);
+    let of_files = "<FilesMatch \"\\.html$\">\nSetOutputFilter includes;DEFLATE\n</FilesMatch>";
+    expect_denied(&within(of_files), &["/b/a.html"], &["/a.html", "/b/a.txt"]);
+    expect_denied(&within("AddOutputFilter DEFLATE .html"), &[], &["/b/a.html"]);
+    for lines in [
+        within("SetOutputFilter INCLUDES"),
+        within("AddOutputFilterByType INCLUDES text/html"),
+        within("XBitHack full"),
+        format!("{of_files}\n{}", in_folder("/srv/site1/b", "Options Includes")),
+    ] {
+        assert!(!of_host(&lines).report.keeps_access(), "{lines}\n{}", of_host(&lines).report);
+    }
+}
+
+#[test]
+fn a_htaccess_file_and_the_configuration_may_together_evaluate_server_side_includes() {
+    let of_root = |folder: &str, lines: &str| {
+        let root = in_folder(&format!("/srv/{folder}"), &format!("AllowOverride All\n{lines}"));
+        format!("DocumentRoot /srv/{folder}\n{root}")
+    };
+    let added = of_server("AddOutputFilter INCLUDES .shtml");
+    let allowing = format!("{}{added}", of_root("allowing-includes", ""));
+    expect_denied(&allowing, &["/a.shtml"], &["/a.html"]);
+    expect_denied(&of_root("filtering-includes", "Options Indexes"), &[], &["/a.shtml"]);
+    let filtering = of_host(&of_root("filtering-includes", "Options Includes"));
+    assert!(!filtering.report.keeps_access(), "{}", filtering.report);
 }
 
 #[test]

@@ -19,6 +19,13 @@ impl RootVersion {
         RootVersion(resolver.reopened())
     }
 
+    /// The one that is open, if no link leads to it: another folder that gets its name has the
+    /// names of its scripts then, which PHP opens by them.
+    pub fn by_own_name(resolver: &Resolver) -> Option<RootVersion> {
+        let is_own = *resolver.real_root == *resolver.place.name;
+        is_own.then(|| RootVersion::of(resolver))
+    }
+
     /// Checks that it is still open.
     ///
     /// # Errors
