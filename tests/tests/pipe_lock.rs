@@ -2,6 +2,7 @@
 //! hold the lock that this needs: the supervisor goes on, whatever that process waits for.
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::jobs::command;
 use maitred_tests::outside::status;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, write_file};
@@ -25,8 +26,16 @@ $parts[0]->bytes = $parts[1]->bytes = 4096;
 $c->writev(2, FFI::addr($parts[0]), 2);
 echo 'released';";
 
-/// A worker script that writes the same, at its second boot, to each pipe and socket that it has
-/// beside its output.
+/// A program that writes to its output, while nothing else is in the pipe, what the kernel reads
+/// from a file only after it has locked the pipe.
+const HOLDS_EMPTY: &str = "<?php
+$c = FFI::cdef('int open(const char *, int);
+    void *mmap(void *, size_t, int, int, int, long);
+    long write(int, const void *, size_t);', 'libc.so.6');
+$c->write(1, $c->mmap(null, 4096, 1, 0x02, $c->open($argv[1], 0), 0), 4096);";
+
+/// A worker script that writes as [`HOLDS`] does, at its second boot, to each pipe and socket that
+/// it has beside its output.
 const HOLDS_AT_BOOT: &str = "<?php
 $c = FFI::cdef('int open(const char *, int);
     void *mmap(void *, size_t, int, int, int, long);
@@ -166,5 +175,34 @@ fn a_worker_script_that_writes_an_unreadable_page_where_it_reports_its_boot_dela
     replace_worker(&server, "localhost");
     files.release();
     server.expect_log(mark, "is killed: it does not keep to the form of reports");
+    server.stop();
+}
+
+#[test]
+fn an_upgrade_does_not_wait_for_the_lock_of_a_probes_pipe() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let root = document_root(&[("holds.php", HOLDS_EMPTY)]);
+    let probe = format!(
+        "setsid php -n -d extension=ffi -d ffi.enable=1 {} {} & exec sleep 1000",
+        root.path().join("holds.php").display(),
+        files.unreadable().display()
+    );
+    let queue = [
+        "command = [\"sleep\", \"1000\"]",
+        "processes = \"auto\"",
+        &format!("probe = [\"sh\", \"-c\", {probe:?}]"),
+    ];
+    let server = Setup::new(root.path()).pool(&command("queue", &queue)).start();
+    // They are dropped before the server, which waits for its processes.
+    let files = files;
+    files.wait_for_process();
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "upgraded to maitred");
+    status(&server);
+    files.release();
     server.stop();
 }
