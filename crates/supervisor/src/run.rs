@@ -360,8 +360,9 @@ impl Supervisor {
                 continue;
             }
             self.pools[id].zygote = None;
-            self.pools[id].drop_unattributed_outputs();
             self.pool_event(id, GenerationEvent::ZygoteEnded);
+            let held: Vec<i32> = self.held.iter().map(|held| held.ended.pid).collect();
+            self.pools[id].drop_outputs_without_worker(&held);
         }
     }
 

@@ -149,9 +149,13 @@ impl RunningPool {
         self.log_lines(lines);
     }
 
-    /// No process will be forked any more for outputs that were not attributed.
-    pub fn drop_unattributed_outputs(&mut self) {
-        self.outputs.retain(|_, output| output.pid().is_some());
+    /// Its zygote has ended: drops the outputs of workers that will never be our children, whatever
+    /// process the zygote has announced. Those of processes that are `held` are still being read.
+    pub fn drop_outputs_without_worker(&mut self, held: &[i32]) {
+        let state = &self.state;
+        self.outputs.retain(|worker, output| {
+            output.pid().is_some_and(|pid| state.has(*worker, pid) || held.contains(&pid))
+        });
     }
 
     /// Logs `lines` as a worker's standard error, if that is caught.
