@@ -45,9 +45,13 @@ pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 /// How long an upgrade waits for workers that are being started.
 pub const STILL: Duration = Duration::from_secs(15);
 
-/// How long it waits for zygotes that are being started, and are then killed: a boot may take as
-/// long as [`ZYGOTE_START`]. Killed ones are reaped well within [`STILL`].
+/// How long it waits for zygotes that are being started, or do not take their orders, and are then
+/// killed: a boot may take as long as [`ZYGOTE_START`]. Killed ones are reaped well within
+/// [`STILL`].
 pub const STILL_ZYGOTES: Duration = Duration::from_secs(5);
+
+/// Most of what it waits for that the log names when it is refused.
+pub const UPGRADE_WAITS_NAMED: usize = 8;
 
 /// Timeout from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
