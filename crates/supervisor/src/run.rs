@@ -397,8 +397,11 @@ impl Supervisor {
         self.keep_upgrade();
         self.keep_lookups();
         self.watch_configuration();
-        self.start_postponed();
         self.keep_reload();
+        // What waits for the end of a reload comes before the next automatic restart: a pool that
+        // has one after the other would postpone it for ever.
+        self.start_postponed();
+        self.keep_faults();
         let now = self.now();
         self.watches.keep(&self.pools, &mut self.restarts, now);
         self.preloading.keep(&mut self.pools, now);
@@ -408,7 +411,6 @@ impl Supervisor {
         self.keep_capacity();
         self.script_waits.keep(&self.pools, &self.scoreboards, now);
         self.keep_certificates();
-        self.keep_faults();
         self.retry_after_changes();
         self.acme().keep();
         self.keep_jobs();

@@ -525,10 +525,10 @@ impl Supervisor {
     }
 
     /// When pools are to be restarted; nothing while something else comes first, whose end is an
-    /// event.
+    /// event: a check of faults may lead to a reload.
     pub(super) fn restarts_deadline(&self) -> Option<Moment> {
         let is_free = self.phase.is_serving() && !self.upgrader.is_going_on();
-        let is_free = is_free && !self.reloader.is_going_on();
+        let is_free = is_free && !self.reloader.is_going_on() && !self.lookups.are_made();
         self.restarts.deadline().filter(|_| is_free)
     }
 
