@@ -136,9 +136,9 @@ pub const UNREAD_FOR: Duration = Duration::from_secs(3600);
 /// socket (`net.unix.max_dgram_qlen`, 10).
 pub const PIPE_ORDERS_OUT: usize = 8;
 
-/// Most processes that read pipes and wait for the lock of one, though they were killed: then none
-/// is started until one of them has gone.
-pub const PIPE_READERS_STUCK: usize = 16;
+/// Most processes that read pipes and wait for a lock of one pool, though they were killed: then
+/// nothing of that pool is read or closed, and no pipe is made for it, until one of them has gone.
+pub const PIPE_READERS_STUCK: usize = 4;
 
 /// Timeout of the process that reads pipes, from its start until it takes orders.
 pub const PIPE_READER_START: Duration = Duration::from_secs(10);

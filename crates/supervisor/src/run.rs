@@ -47,7 +47,7 @@ use crate::plan::Plan;
 use crate::plan::folder_lookups::{Lookups, StuckLookup};
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
-use crate::processes::pipe_reader::PipeReader;
+use crate::processes::pipe_reader::{PipeReader, StuckPipeReader};
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
@@ -162,6 +162,8 @@ pub struct Resumed {
     pub purge_log: PurgeLogBefore,
     /// The processes that look names up and were late.
     pub stuck_lookups: Vec<StuckLookup>,
+    /// The processes that read pipes and wait for locks.
+    pub stuck_pipe_readers: Vec<StuckPipeReader>,
 }
 
 impl Supervisor {
@@ -221,6 +223,7 @@ impl Supervisor {
             cookies: state.cookies,
             purge_log: PurgeLogManager::resumed(state.purge_log),
             lookups: Lookups::new(state.stuck_lookups),
+            pipe_reader: PipeReader::new(state.stuck_pipe_readers),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());

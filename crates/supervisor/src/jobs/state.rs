@@ -44,9 +44,10 @@ impl JobState {
     }
 
     fn inherit(self, now: Moment) -> io::Result<Unit> {
+        let pool = &self.job.pool;
         let outputs = self.outputs.into_iter().map(|(pid, reader, writer)| {
             let (reader, writer) = (spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
-            Ok((pid, PoolOutput::over(reader, writer)))
+            Ok((pid, PoolOutput::over(reader, writer, pool)))
         });
         let outputs = outputs.collect::<io::Result<_>>()?;
         let runs = match self.timer {

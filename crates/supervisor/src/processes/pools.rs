@@ -409,7 +409,7 @@ mod tests {
         let outputs = |running: &RunningPool| running.outputs.len();
         let add = |running: &mut RunningPool, incarnation, pid| {
             let worker = WorkerId { seat: 0, incarnation };
-            let (output, _ends) = WorkerOutput::new().unwrap();
+            let (output, _ends) = WorkerOutput::new("www").unwrap();
             running.outputs.insert(worker, output);
             running.attribute_output(worker, pid);
         };

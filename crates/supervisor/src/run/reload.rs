@@ -29,6 +29,7 @@ use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
 use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
 use crate::system::cgroups::Groups;
+use crate::system::deferred_close;
 use crate::system::identity;
 use crate::system::programs::Programs;
 use crate::tls::certificates::Certificates;
@@ -203,6 +204,7 @@ impl Supervisor {
     fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
         let config = &reload.config;
         let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        deferred_close::check(name)?;
         let scoreboard = self.scoreboards.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);

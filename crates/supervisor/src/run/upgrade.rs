@@ -343,6 +343,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
         stuck_lookups: server.lookups.stuck(),
+        stuck_pipe_readers: server.pipe_reader.stuck(),
         now: server.now(),
     })
 }
