@@ -18,7 +18,7 @@ use crate::fpm;
 use crate::fronts::cookies;
 use crate::fronts::log_manager::{LogManager, reopen_error_log};
 use crate::limits::{CONSENT, Moment, TRIAL};
-use crate::listen;
+use crate::listen::{self, KnownListeners};
 use crate::peer::Peer;
 use crate::plan::config_source::Invocation;
 use crate::plan::examined_config::ExaminedConfig;
@@ -144,7 +144,11 @@ impl Supervisor {
         changes.stop(self.pools.without_owner(&config));
         let kept = changes.leave(|name| faults.stops_pool(name)).into_iter();
         let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
-        let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
+        let known = KnownListeners {
+            in_use: &self.plan.listeners,
+            unaccepted: self.reloader.unaccepted_listeners(),
+        };
+        let listeners = listen::open_others(&config, known, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload(TAKEN_OVER);
         let mut reload = Reload {
