@@ -1,6 +1,7 @@
 //! Reloads: changed pools get new processes, one after the other, without an effect on clients.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -269,6 +270,29 @@ fn the_last_of_two_reloads_at_once_holds() {
     assert!(server.reload().contains("reload"));
     wait::until_true("the last version", || version_of(&server) == "3");
     wait_for_new(&server, &old, WORKERS);
+}
+
+#[test]
+fn a_reload_that_takes_over_from_another_has_the_ports_that_the_other_has_opened() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let port = ports::free_address();
+    let with_port = |number| {
+        let listen = format!("listen = [\"{}\", \"{port}\"]", server.address());
+        version(root.path(), number).listen(&listen)
+    };
+    let front = server.front().expect("a front runs");
+    front.signal(Signal::STOP);
+    server.configure(&with_port(2));
+    server.signal(Signal::HUP);
+    wait::until_true("the port to be open", || TcpStream::connect(port).is_ok());
+    let mark = server.log().mark();
+    server.configure(&with_port(3));
+    server.signal(Signal::HUP);
+    server.expect_log(mark, "a later reload has taken over");
+    front.signal(Signal::CONT);
+    wait::until_true("the last version", || version_of(&server) == "3");
+    assert_eq!(http::get(port, "/version.php").text(), "3");
 }
 
 #[test]

@@ -337,3 +337,30 @@ fn a_pool_whose_boot_hangs_again_and_again_does_not_prevent_an_upgrade() {
     server.expect_log(mark, "upgraded to maitred");
     assert_eq!(http::get(server.address(), "/").text(), "fine");
 }
+
+#[test]
+fn a_zygote_that_is_stopped_with_orders_that_it_has_not_taken_does_not_prevent_an_upgrade() {
+    const SLOW: u32 = 16;
+    let root = document_root(&[ECHO_PAGE, ("slow.php", "<?php usleep(150000); echo 'slow';")]);
+    let logs = public_folder();
+    let log = logs.path().join("slow.log");
+    let slowlog = format!("request_slowlog_timeout = \"50ms\"\nslowlog = {log:?}");
+    let server = Setup::new(root.path()).workers(SLOW).pool(&slowlog).start();
+    server.zygote().expect("a zygote").signal(Signal::STOP);
+    let clients = (0..SLOW).map(|_| Connection::open(server.address()));
+    let mut clients: Vec<Connection> = clients.collect();
+    // Each slow script is an order, and the socket has room for some 280.
+    for _ in 0..40 {
+        for client in &mut clients {
+            client.send(&Request::get("/slow.php").to_bytes()).expect("it is open");
+        }
+        for client in &mut clients {
+            assert_eq!(client.read_response(false).expect("a response").text(), "slow");
+        }
+    }
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "which does not take its orders and for which the upgrade has waited");
+    server.expect_log(mark, "upgraded to maitred");
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}

@@ -192,6 +192,7 @@ fn take_over(
         reload_later: state.reload_later,
         purge_log: state.purge_log.clone(),
         stuck_lookups: state.stuck_lookups.clone(),
+        stuck_pipe_readers: state.stuck_pipe_readers.clone(),
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {

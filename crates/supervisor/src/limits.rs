@@ -45,9 +45,13 @@ pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 /// How long an upgrade waits for workers that are being started.
 pub const STILL: Duration = Duration::from_secs(15);
 
-/// How long it waits for zygotes that are being started, and are then killed: a boot may take as
-/// long as [`ZYGOTE_START`]. Killed ones are reaped well within [`STILL`].
+/// How long it waits for zygotes that are being started, or do not take their orders, and are then
+/// killed: a boot may take as long as [`ZYGOTE_START`]. Killed ones are reaped well within
+/// [`STILL`].
 pub const STILL_ZYGOTES: Duration = Duration::from_secs(5);
+
+/// Most of what it waits for that the log names when it is refused.
+pub const UPGRADE_WAITS_NAMED: usize = 8;
 
 /// Timeout from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
@@ -132,9 +136,9 @@ pub const UNREAD_FOR: Duration = Duration::from_secs(3600);
 /// socket (`net.unix.max_dgram_qlen`, 10).
 pub const PIPE_ORDERS_OUT: usize = 8;
 
-/// Most processes that read pipes and wait for the lock of one, though they were killed: then none
-/// is started until one of them has gone.
-pub const PIPE_READERS_STUCK: usize = 16;
+/// Most processes that read pipes and wait for a lock of one pool, though they were killed: then
+/// nothing of that pool is read or closed, and no pipe is made for it, until one of them has gone.
+pub const PIPE_READERS_STUCK: usize = 4;
 
 /// Timeout of the process that reads pipes, from its start until it takes orders.
 pub const PIPE_READER_START: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::error;
 
 use crate::limits::{OUTBOX_BYTES, OUTBOX_DESCRIPTORS, OUTBOX_MESSAGES};
-use crate::system::deferred_close::close_later;
+use crate::system::deferred_close::{PoolEnds, close_later};
 
 /// The program of this process, even if its file was replaced since.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -34,6 +34,8 @@ pub struct Peer<Out> {
     pid: i32,
     pidfd: OwnedFd,
     channel: SupervisorEnd,
+    /// The pool whose code it runs, if it does.
+    pool: Option<String>,
     /// Orders that did not fit into the channel yet.
     outbox: Outbox,
     closed: bool,
@@ -117,13 +119,13 @@ impl<Out: Serialize> Peer<Out> {
         Peer::start_with(program, ours, &theirs)
     }
 
-    /// As [`Peer::start`], for a process that runs code of a tenant.
+    /// As [`Peer::start`], for a process that runs code of this pool.
     ///
     /// # Errors
     /// As [`Peer::start`].
-    pub fn start_with_tenant(program: &Program<'_>) -> io::Result<Peer<Out>> {
+    pub fn start_of_pool(program: &Program<'_>, pool: &str) -> io::Result<Peer<Out>> {
         let (ours, theirs) = Channel::pair_with_tenant()?;
-        Peer::start_with(program, ours, &theirs)
+        Ok(Peer::start_with(program, ours, &theirs)?.of_pool(pool))
     }
 
     fn start_with(
@@ -137,6 +139,7 @@ impl<Out: Serialize> Peer<Out> {
             pid,
             pidfd,
             channel: ours,
+            pool: None,
             outbox: Outbox::default(),
             closed: false,
             orders: PhantomData,
@@ -152,10 +155,18 @@ impl<Out: Serialize> Peer<Out> {
             pid,
             pidfd: signals::pidfd(pid)?,
             channel,
+            pool: None,
             outbox: Outbox::default(),
             closed: false,
             orders: PhantomData,
         })
+    }
+
+    /// The same, of a process that runs code of this pool.
+    pub fn of_pool(self, pool: &str) -> Peer<Out> {
+        let mut peer = self;
+        peer.pool = Some(pool.to_owned());
+        peer
     }
 
     /// Its process id.
@@ -281,8 +292,9 @@ impl<Out> Peer<Out> {
 /// A tenant may have put descriptors into the socket of its reports, whose close waits.
 impl<Out> Drop for Peer<Out> {
     fn drop(&mut self) {
-        if let Some(reports) = self.channel.end_reports() {
-            close_later(vec![reports]);
+        if let Some(end) = self.channel.end_reports() {
+            let pool = self.pool.take().unwrap_or_default();
+            close_later(PoolEnds { pool, ends: vec![end] });
         }
     }
 }

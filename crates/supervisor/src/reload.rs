@@ -28,7 +28,7 @@ pub use outcome::needs_restart;
 
 use crate::fronts::log_manager::LogManager;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
-use crate::listen::OpenedListeners;
+use crate::listen::{Listener, OpenedListeners};
 use crate::reload::pool_changes::PoolChanges;
 use crate::system::faults::Faults;
 use crate::tls::certificates::Certificates;
@@ -248,6 +248,12 @@ impl Reloader {
     /// The current reload.
     pub fn current(&mut self) -> Option<&mut Reload> {
         self.current.as_mut()
+    }
+
+    /// The listeners that were opened for the current reload, if the front has not accepted it.
+    pub fn unaccepted_listeners(&self) -> &[Listener] {
+        let unaccepted = self.current.as_ref().filter(|reload| !reload.accepted);
+        unaccepted.map_or(&[], |reload| &reload.listeners.new)
     }
 
     /// The pools that the current reload has yet to restart, among `configured`.

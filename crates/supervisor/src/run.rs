@@ -47,7 +47,7 @@ use crate::plan::Plan;
 use crate::plan::folder_lookups::{Lookups, StuckLookup};
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
-use crate::processes::pipe_reader::PipeReader;
+use crate::processes::pipe_reader::{PipeReader, StuckPipeReader};
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
 use crate::processes::profiles::Profiles;
@@ -162,6 +162,8 @@ pub struct Resumed {
     pub purge_log: PurgeLogBefore,
     /// The processes that look names up and were late.
     pub stuck_lookups: Vec<StuckLookup>,
+    /// The processes that read pipes and wait for locks.
+    pub stuck_pipe_readers: Vec<StuckPipeReader>,
 }
 
 impl Supervisor {
@@ -221,6 +223,7 @@ impl Supervisor {
             cookies: state.cookies,
             purge_log: PurgeLogManager::resumed(state.purge_log),
             lookups: Lookups::new(state.stuck_lookups),
+            pipe_reader: PipeReader::new(state.stuck_pipe_readers),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());
@@ -360,8 +363,9 @@ impl Supervisor {
                 continue;
             }
             self.pools[id].zygote = None;
-            self.pools[id].drop_unattributed_outputs();
             self.pool_event(id, GenerationEvent::ZygoteEnded);
+            let held: Vec<i32> = self.held.iter().map(|held| held.ended.pid).collect();
+            self.pools[id].drop_outputs_without_worker(&held);
         }
     }
 
@@ -396,8 +400,11 @@ impl Supervisor {
         self.keep_upgrade();
         self.keep_lookups();
         self.watch_configuration();
-        self.start_postponed();
         self.keep_reload();
+        // What waits for the end of a reload comes before the next automatic restart: a pool that
+        // has one after the other would postpone it for ever.
+        self.start_postponed();
+        self.keep_faults();
         let now = self.now();
         self.watches.keep(&self.pools, &mut self.restarts, now);
         self.preloading.keep(&mut self.pools, now);
@@ -407,7 +414,6 @@ impl Supervisor {
         self.keep_capacity();
         self.script_waits.keep(&self.pools, &self.scoreboards, now);
         self.keep_certificates();
-        self.keep_faults();
         self.retry_after_changes();
         self.acme().keep();
         self.keep_jobs();

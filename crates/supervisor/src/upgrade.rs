@@ -27,7 +27,7 @@ use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use tracing::error;
 
-use crate::limits::{Moment, STILL, STILL_ZYGOTES, TRIAL, UPGRADE_TRY};
+use crate::limits::{Moment, STILL, STILL_ZYGOTES, TRIAL, UPGRADE_TRY, UPGRADE_WAITS_NAMED};
 use crate::processes::pools::PoolId;
 
 /// The argument after which the new program finds the descriptor of the handed-over state.
@@ -46,7 +46,7 @@ enum Stage {
     /// The new program is being tried.
     Trying { pid: i32, until: Moment },
     /// It can take over, and does as soon as no process is being forked. Zygotes that are being
-    /// started are killed at `zygotes_until`, once.
+    /// started, or do not take their orders, are killed from `zygotes_until` on; none: by now.
     Waiting { zygotes_until: Option<Moment>, until: Moment },
     /// This is the new program: every pool has a generation on trial.
     OnTrial { until: Moment },
@@ -59,8 +59,8 @@ enum Stage {
 pub enum UpgradeStep {
     /// It is refused, and why.
     Refuse(String),
-    /// Kill the zygotes that are being started.
-    KillStarting,
+    /// Kill the zygotes that are being started, or do not take their orders.
+    KillZygotes,
     /// Run the new program in this process.
     BecomeProgram,
     /// Check whether all trials have passed.
@@ -177,27 +177,21 @@ impl Upgrader {
         }
     }
 
-    /// What is due. `is_still`: whether no process is being started or forked.
-    pub fn due(&mut self, is_still: impl FnOnce() -> bool, now: Moment) -> Option<UpgradeStep> {
+    /// What is due. `waits_for`: what has to be over before the new program takes over.
+    pub fn due(&mut self, waits_for: &[String], now: Moment) -> Option<UpgradeStep> {
         match self.stage.as_mut()? {
             Stage::Trying { pid, until } => (*until <= now).then(|| {
                 kill(*pid);
                 let limit = UPGRADE_TRY.as_secs();
                 UpgradeStep::Refuse(format!("the new program said nothing for {limit} s"))
             }),
-            Stage::Waiting { .. } if is_still() => Some(UpgradeStep::BecomeProgram),
-            Stage::Waiting { zygotes_until, until } => {
-                if zygotes_until.take_if(|until| *until <= now).is_some() {
-                    return Some(UpgradeStep::KillStarting);
-                }
-                (*until <= now).then(|| {
-                    let limit = STILL.as_secs();
-                    let why = format!(
-                        "workers or the front were being started, or output of pools was being \
-                         read, for {limit} s"
-                    );
-                    UpgradeStep::Refuse(why)
-                })
+            Stage::Waiting { .. } if waits_for.is_empty() => Some(UpgradeStep::BecomeProgram),
+            Stage::Waiting { until, .. } if *until <= now => {
+                Some(UpgradeStep::Refuse(waited_for(waits_for)))
+            }
+            Stage::Waiting { zygotes_until, .. } => {
+                zygotes_until.take_if(|until| *until <= now);
+                zygotes_until.is_none().then_some(UpgradeStep::KillZygotes)
             }
             Stage::OnTrial { until } => Some(UpgradeStep::JudgeTrials { late: *until <= now }),
             Stage::Opening { until } => (*until <= now).then(|| {
@@ -218,6 +212,16 @@ impl Upgrader {
     }
 }
 
+/// Why an upgrade is refused that has waited for this.
+fn waited_for(all: &[String]) -> String {
+    let named = &all[..all.len().min(UPGRADE_WAITS_NAMED)];
+    let more = match all.len() - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("it has waited for {} s for {}{more}", STILL.as_secs(), named.join(", "))
+}
+
 /// Kills a child that has not been reaped.
 fn kill(pid: i32) {
     if let Ok(pidfd) = signals::pidfd(pid) {
@@ -231,18 +235,23 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn an_upgrade_kills_zygotes_that_start_slowly_once_and_does_not_wait_for_others() {
+    fn an_upgrade_kills_zygotes_that_are_slow_and_then_names_what_it_still_waits_for() {
         let (mut upgrader, now) = (Upgrader::default(), Duration::from_secs(100));
         upgrader.tried(Path::new("maitred"), HowEnded::Exited(CAN_TAKE_OVER), now);
         assert!(upgrader.holds_still());
-        assert_eq!(upgrader.due(|| false, now), None);
+        let waits_for: Vec<String> = (0..10).map(|number| format!("pool p{number}")).collect();
+        assert_eq!(upgrader.due(&waits_for, now), None);
         let due = upgrader.deadline().unwrap();
         assert_eq!(due, now + STILL_ZYGOTES);
-        assert_eq!(upgrader.due(|| false, due), Some(UpgradeStep::KillStarting));
-        assert_eq!(upgrader.due(|| false, due), None);
+        // Also those that stop later.
+        for _ in 0..2 {
+            assert_eq!(upgrader.due(&waits_for, due), Some(UpgradeStep::KillZygotes));
+        }
         assert_eq!(upgrader.deadline(), Some(now + STILL));
-        assert_eq!(upgrader.due(|| true, due), Some(UpgradeStep::BecomeProgram));
-        let refused = upgrader.due(|| false, now + STILL);
-        assert!(matches!(refused, Some(UpgradeStep::Refuse(_))), "{refused:?}");
+        assert_eq!(upgrader.due(&[], due), Some(UpgradeStep::BecomeProgram));
+        let Some(UpgradeStep::Refuse(why)) = upgrader.due(&waits_for, now + STILL) else {
+            panic!("it is late");
+        };
+        assert!(why.contains("pool p0, ") && why.ends_with("pool p7, and 2 more"), "{why}");
     }
 }

@@ -118,7 +118,7 @@ impl Unit {
         }
         probed.next = context.now.saturating_add(*interval);
         let job = Job { command: probe.clone(), ..self.job.clone() };
-        let started = new_output().and_then(|output| {
+        let started = new_output(&job.pool).and_then(|output| {
             let started = launch::start(&job, None, context, output.writer())?;
             Ok((started, output))
         });

@@ -1,5 +1,6 @@
 //! What one program hands to the next in an upgrade: the processes of jobs run on.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -20,7 +21,7 @@ use crate::logging::pool_output::PoolOutput;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JobState {
     job: Job,
-    /// The pipe of each process.
+    /// The pipe of each process, that of a probe included: the end of this program would close it.
     outputs: Vec<(i32, RawFd, RawFd)>,
     /// The user of each process, by pid.
     #[serde(default)]
@@ -43,9 +44,10 @@ impl JobState {
     }
 
     fn inherit(self, now: Moment) -> io::Result<Unit> {
+        let pool = &self.job.pool;
         let outputs = self.outputs.into_iter().map(|(pid, reader, writer)| {
             let (reader, writer) = (spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
-            Ok((pid, PoolOutput::over(reader, writer)))
+            Ok((pid, PoolOutput::over(reader, writer, pool)))
         });
         let outputs = outputs.collect::<io::Result<_>>()?;
         let runs = match self.timer {
@@ -53,6 +55,10 @@ impl JobState {
             Some(timer) => Runs::Timed { timer, table: None, next: None },
         };
         let mut unit = Unit::over(self.job, runs, outputs);
+        // That of a probe, which was killed, goes to the process that closes pipes.
+        let processes = unit.processes().into_iter().map(|process| process.pid);
+        let processes: BTreeSet<i32> = processes.collect();
+        unit.outputs.retain(|pid, _| processes.contains(pid));
         unit.users = self.users.into_iter().collect();
         unit.counts = self.counts;
         unit.is_retired = self.is_retired;
@@ -75,8 +81,7 @@ impl Jobs {
             // The next program starts a probe of its own.
             let probe = unit.probed.as_ref().and_then(Probed::pid);
             let users = unit.users.iter().filter(|(pid, _)| probe != Some(**pid));
-            let outputs = unit.outputs.iter().filter(|(pid, _)| probe != Some(**pid));
-            let outputs = outputs.map(|(pid, output)| {
+            let outputs = unit.outputs.iter().map(|(pid, output)| {
                 let (reader, writer) = output.descriptors();
                 (*pid, reader, writer)
             });

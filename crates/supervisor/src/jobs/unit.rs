@@ -33,6 +33,7 @@ use crate::plan::Plan;
 use crate::processes::pipe_orders::ReadReport;
 use crate::processes::pools::Pools;
 use crate::processes::scoreboards::Scoreboards;
+use crate::system::deferred_close;
 
 /// What a unit needs to act.
 #[derive(Debug, Clone, Copy)]
@@ -332,7 +333,7 @@ impl Unit {
         let now = context.now;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
-        let started = new_output().and_then(|mut output| {
+        let started = new_output(&pool).and_then(|mut output| {
             output.share(&self.limit);
             let Launched { pid, uid } =
                 launch::start(&self.job, self.due, context, output.writer())?;
@@ -458,10 +459,8 @@ impl Unit {
 
     /// The pipes with one of these numbers are to be read.
     pub fn order_reads<'a>(&'a mut self, ready: &'a [u64]) -> impl Iterator<Item = PipeRead> + 'a {
-        let pool = &self.job.pool;
-        let outputs = self.outputs.values_mut();
-        let ready = outputs.filter(|output| ready.contains(&output.number()));
-        ready.map(|output| output.order(pool))
+        let is_ready = |output: &&mut PoolOutput| ready.contains(&output.number());
+        self.outputs.values_mut().filter(is_ready).map(PoolOutput::order)
     }
 
     /// A pipe was read: logs the output. False if it is none of these.
@@ -589,12 +588,13 @@ impl Unit {
     }
 }
 
-/// A pipe for the output of a process. Our end does not block. Theirs does: programs lose output
-/// that does not fit otherwise.
-pub fn new_output() -> Result<PoolOutput, String> {
+/// A pipe for the output of a process of this pool. Our end does not block. Theirs does: programs
+/// lose output that does not fit otherwise.
+pub fn new_output(pool: &str) -> Result<PoolOutput, String> {
+    deferred_close::check(pool)?;
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reader, writer)| {
         fcntl_setfl(&reader, OFlags::NONBLOCK)?;
-        Ok(PoolOutput::over(reader, writer))
+        Ok(PoolOutput::over(reader, writer, pool))
     });
     made.map_err(|why| format!("a pipe cannot be made: {why}"))
 }

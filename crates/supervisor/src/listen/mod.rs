@@ -73,9 +73,18 @@ pub fn open(
     threads: u32,
 ) -> Result<Vec<Listener>, Error> {
     inherited.announce(config.fpm.is_some());
-    let opened = open_in(config, &[], &mut inherited, threads)?;
+    let opened = open_in(config, KnownListeners::default(), &mut inherited, threads)?;
     inherited.close_unused();
     Ok(opened.new)
+}
+
+/// The listeners that are open.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownListeners<'a> {
+    /// Those in use.
+    pub in_use: &'a [Listener],
+    /// Those of a reload that the front has not accepted: the next reload takes its place.
+    pub unaccepted: &'a [Listener],
 }
 
 /// Opens the listeners that are not `known`.
@@ -84,7 +93,7 @@ pub fn open(
 /// As [`open`].
 pub fn open_others(
     config: &Config,
-    known: &[Listener],
+    known: KnownListeners<'_>,
     threads: u32,
 ) -> Result<OpenedListeners, Error> {
     open_in(config, known, &mut InheritedSockets::default(), threads)
@@ -92,7 +101,7 @@ pub fn open_others(
 
 fn open_in(
     config: &Config,
-    known: &[Listener],
+    known: KnownListeners<'_>,
     inherited: &mut InheritedSockets,
     threads: u32,
 ) -> Result<OpenedListeners, Error> {
@@ -104,9 +113,10 @@ fn open_in(
     let tcp: Vec<SocketAddr> = tcp.collect();
     let mut opened = OpenedListeners::default();
     for one in listening {
-        let there = known.iter();
-        let there =
-            there.filter(|other| other.can_be_reached()).find(|other| other.asked == one.address());
+        let is_its = |other: &&Listener| other.asked == one.address();
+        let there = known.in_use.iter().filter(|other| other.can_be_reached()).find(is_its);
+        // The file of a Unix socket has one owner.
+        let before = known.unaccepted.iter().filter(|other| other.file.is_none()).find(is_its);
         let listener = match one {
             Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
                 Some(name(config, listener))
@@ -117,17 +127,17 @@ fn open_in(
             | Listening::AgentCheck(_) => None,
         };
         let rights = listener.map(|named| named.rights()).transpose()?.flatten();
-        match there {
-            Some(there) if there.clients == clients_of(one) => {
+        match (there, before) {
+            (Some(there), _) if there.clients == clients_of(one) => {
                 opened.stays.extend(listener.map(|named| named.listener.clone()));
                 opened.rights.extend(listener.map(|_| rights));
             }
-            Some(there) => {
+            (Some(there), _) | (None, Some(there)) => {
                 let moved = there.for_clients(clients_of(one));
                 let address = there.asked.clone();
                 opened.new.push(moved.map_err(|source| Error::Listen { address, source })?);
             }
-            None => {
+            (None, None) => {
                 let asked =
                     NewListener { one, listener, rights, threads: threads as usize, tcp: &tcp };
                 opened.new.push(asked.open(inherited)?);

@@ -29,6 +29,11 @@ fn refusal(listeners: Vec<FastcgiListener>) -> String {
     opened(&config(&[], listeners)).unwrap_err().to_string()
 }
 
+/// What a reload opens beside the listeners in use.
+fn others(config: &Config, in_use: &[Listener]) -> OpenedListeners {
+    open_others(config, KnownListeners { in_use, unaccepted: &[] }, 2).unwrap()
+}
+
 #[test]
 fn whoever_holds_the_port_is_named_in_the_error() {
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -186,12 +191,12 @@ fn what_changes_of_a_listener_holds_from_then_on() {
         acl_users: vec!["daemon".to_owned()],
         ..unix_listener(&path)
     });
-    let change = open_others(&after, &listeners, 2).unwrap();
+    let change = others(&after, &listeners);
     assert!(change.new.is_empty());
     change.adjust(&mut listeners);
     // With a list, the bits of the group show the mask (acl(5)).
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
-    let change = open_others(&before, &listeners, 2).unwrap();
+    let change = others(&before, &listeners);
     change.adjust(&mut listeners);
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
     let file = unix_file(&path);
@@ -214,7 +219,7 @@ fn a_socket_whose_file_has_gone_is_made_again() {
     config.listen.clear();
     let listeners = opened(&config).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let change = open_others(&config, &listeners, 2).unwrap();
+    let change = others(&config, &listeners);
     assert_eq!(change.new.len(), 1);
     assert!(change.replaces(&listeners[0]));
     drop(listeners);
@@ -229,7 +234,7 @@ fn an_address_that_gets_other_clients_keeps_its_sockets() {
     let before = config(&[address], Vec::new());
     let listeners = opened(&before).unwrap();
     let after = config(&[], vec![FastcgiListener::at(Address::Tcp(address))]);
-    let change = open_others(&after, &listeners, 2).unwrap();
+    let change = others(&after, &listeners);
     assert_eq!(change.new.len(), 1);
     assert!(matches!(change.new[0].clients, Clients::Fastcgi { .. }));
 }

@@ -32,18 +32,18 @@ pub struct PoolOutput {
 }
 
 impl PoolOutput {
-    /// A new pipe.
+    /// A new pipe for this pool.
     ///
     /// # Errors
     /// When the process is out of descriptors.
-    pub fn new() -> io::Result<PoolOutput> {
+    pub fn new(pool: &str) -> io::Result<PoolOutput> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(PoolOutput::over(reader, writer))
+        Ok(PoolOutput::over(reader, writer, pool))
     }
 
-    /// An existing pipe.
-    pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
-        let (reader, writer) = (TenantPipe::new(reader), TenantPipe::new(writer));
+    /// An existing pipe of this pool.
+    pub fn over(reader: OwnedFd, writer: OwnedFd, pool: &str) -> PoolOutput {
+        let (reader, writer) = (TenantPipe::new(reader, pool), TenantPipe::new(writer, pool));
         PoolOutput { reader, writer, partial: Vec::new(), limit: SharedLimit::default() }
     }
 
@@ -73,9 +73,9 @@ impl PoolOutput {
         self.reader.listening().filter(|_| self.is_ending() || self.deaf_until(now).is_none())
     }
 
-    /// It is to be read, for this pool.
-    pub fn order(&mut self, pool: &str) -> PipeRead {
-        self.reader.order(pool)
+    /// It is to be read.
+    pub fn order(&mut self) -> PipeRead {
+        self.reader.order()
     }
 
     /// Whether nothing is left to be read, now that its processes have ended.
@@ -173,7 +173,7 @@ mod tests {
 
     fn read(output: &mut PoolOutput, now: Moment) -> Vec<String> {
         let mut bytes = vec![0; 16 * 1024];
-        let read = output.order("www");
+        let read = output.order();
         let count = rustix::io::read(&read.pipe, &mut bytes).expect("it is there");
         bytes.truncate(count);
         output.take(&ReadOutcome::Bytes(bytes), now)
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn lines_come_out_whole_however_they_were_written() {
-        let mut output = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new("www").expect("a pipe");
         assert_eq!(said(&mut output, b"one\ntw", Moment::ZERO), ["one"]);
         assert_eq!(said(&mut output, b"o\r\n\n\x1b[31mthree", Moment::ZERO), ["two"]);
         assert_eq!(output.last_words(Moment::ZERO), ["?[31mthree"]);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_cut() {
-        let mut output = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new("www").expect("a pipe");
         let mut lines = said(&mut output, &[b'x'; LINE_BYTES + 1], Moment::ZERO);
         lines.extend(output.last_words(Moment::ZERO));
         let lengths: Vec<usize> = lines.iter().map(String::len).collect();
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn output_that_cannot_be_read_is_logged_once_and_not_polled_again() {
-        let mut output = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new("www").expect("a pipe");
         rustix::io::write(output.writer(), b"x").expect("there is room");
         assert!(output.listening(Moment::ZERO).is_some() && !output.is_drained(Moment::ZERO));
-        let _read = output.order("www");
+        let _read = output.order();
         let lines = output.take(&ReadOutcome::Failed("it is broken".to_owned()), Moment::ZERO);
         assert!(lines.len() == 1 && lines[0].contains("it is broken"), "{lines:?}");
         assert!(output.listening(Moment::ZERO).is_none() && output.is_drained(Moment::ZERO));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_says_too_much_is_not_listened_to_for_the_rest_of_the_second() {
-        let mut output = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new("www").expect("a pipe");
         let most = LINES_PER_PERIOD as usize;
         assert_eq!(said(&mut output, &b"x\n".repeat(most), PERIOD).len(), most);
         rustix::io::write(output.writer(), b"more\n").expect("there is room");
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn no_more_lines_are_logged_than_may_be_however_short_they_are() {
-        let mut output = PoolOutput::new().expect("a pipe");
+        let mut output = PoolOutput::new("www").expect("a pipe");
         let (most, beyond) = (LINES_PER_PERIOD as usize, 1000);
         let lines = said(&mut output, &b"x\n".repeat(most + beyond), PERIOD);
         assert_eq!(lines.len(), most + 1);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::limits::{Moment, PIPE_REST_BYTES, PIPE_REST_WAIT};
-use crate::system::deferred_close::close_later;
+use crate::system::deferred_close::{PoolEnds, close_later};
 
 /// The number of the next pipe.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -17,6 +17,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// An end of a pipe. Dropped, it is closed by the process that reads pipes.
 #[derive(Debug)]
 pub struct TenantPipe {
+    /// The pool whose code can write to it.
+    pool: String,
     end: Arc<OwnedFd>,
     number: u64,
     is_ordered: bool,
@@ -57,10 +59,16 @@ pub enum ReadOutcome {
 }
 
 impl TenantPipe {
-    /// This end.
-    pub fn new(end: OwnedFd) -> TenantPipe {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        TenantPipe { end: Arc::new(end), number, is_ordered: false, is_over: false, rest: None }
+    /// This end of a pipe that the code of this pool can write to.
+    pub fn new(end: OwnedFd, pool: &str) -> TenantPipe {
+        TenantPipe {
+            pool: pool.to_owned(),
+            end: Arc::new(end),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            is_ordered: false,
+            is_over: false,
+            rest: None,
+        }
     }
 
     /// Its number: no other pipe has it.
@@ -73,10 +81,10 @@ impl TenantPipe {
         (!self.is_ordered && !self.is_over).then(|| self.end.as_fd())
     }
 
-    /// It is to be read, for this pool.
-    pub fn order(&mut self, pool: &str) -> PipeRead {
+    /// It is to be read.
+    pub fn order(&mut self) -> PipeRead {
         self.is_ordered = true;
-        PipeRead { number: self.number, pool: pool.to_owned(), pipe: Arc::clone(&self.end) }
+        PipeRead { number: self.number, pool: self.pool.clone(), pipe: Arc::clone(&self.end) }
     }
 
     /// It was read.
@@ -127,25 +135,26 @@ impl AsRawFd for TenantPipe {
 
 impl Drop for TenantPipe {
     fn drop(&mut self) {
-        close_later(vec![Arc::clone(&self.end)]);
+        let (pool, ends) = (std::mem::take(&mut self.pool), vec![Arc::clone(&self.end)]);
+        close_later(PoolEnds { pool, ends });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::deferred_close::{are_waiting, take};
+    use crate::system::deferred_close::left;
 
     fn pipe() -> (TenantPipe, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
-        (TenantPipe::new(reader.into()), writer)
+        (TenantPipe::new(reader.into(), "www"), writer)
     }
 
     #[test]
     fn a_pipe_is_polled_unless_it_is_being_read_or_is_over() {
         let (mut pipe, _writer) = pipe();
         assert!(pipe.listening().is_some());
-        assert_eq!(pipe.order("www").number, pipe.number());
+        assert_eq!(pipe.order().number, pipe.number());
         assert!(pipe.listening().is_none());
         pipe.was_read(&ReadOutcome::Nothing);
         assert!(pipe.listening().is_some());
@@ -161,27 +170,19 @@ mod tests {
         assert!(pipe.is_drained(Moment::ZERO));
         rustix::io::write(&writer, b"last").unwrap();
         assert!(!pipe.is_drained(Moment::ZERO));
-        let _read = pipe.order("www");
+        let _read = pipe.order();
         assert!(!pipe.is_drained(Moment::ZERO) && pipe.is_drained(PIPE_REST_WAIT));
         pipe.was_read(&ReadOutcome::Bytes(vec![0; PIPE_REST_BYTES]));
         assert!(pipe.is_drained(Moment::ZERO), "others may write on");
     }
 
     #[test]
-    fn an_end_that_is_dropped_is_still_open_and_closed_only_after_its_read() {
-        let (mut pipe, writer) = pipe();
-        let read = pipe.order("www");
+    fn an_end_that_is_dropped_is_still_open_and_waits_for_its_close() {
+        let (pipe, writer) = pipe();
+        let end = ("www".to_owned(), pipe.as_raw_fd());
+        assert!(!left().contains(&end));
         drop(pipe);
-        assert!(are_waiting());
+        assert!(left().contains(&end));
         assert!(rustix::io::write(&writer, b"x").is_ok());
-        let end = read.pipe.as_raw_fd();
-        let is_taken = |taken: &[Arc<OwnedFd>]| taken.iter().any(|one| one.as_raw_fd() == end);
-        let taken = take(usize::MAX);
-        assert!(!is_taken(&taken));
-        drop(read);
-        close_later(taken);
-        let taken = take(usize::MAX);
-        assert!(is_taken(&taken));
-        close_later(taken);
     }
 }

@@ -55,24 +55,26 @@ pub struct PipeReaders {
 }
 
 impl WorkerOutput {
-    /// Creates the pipes of a worker that is to be forked, and returns the worker's ends.
+    /// Creates the pipes of a worker of this pool that is to be forked, and returns the worker's
+    /// ends.
     ///
     /// # Errors
     /// When the process is out of descriptors.
-    pub fn new() -> io::Result<(WorkerOutput, PipeWriters)> {
+    pub fn new(pool: &str) -> io::Result<(WorkerOutput, PipeWriters)> {
         let (stdout, stdout_writer) = pipe()?;
         let (stderr, stderr_writer) = pipe()?;
         let readers = PipeReaders { stdout: Some(stdout), stderr: Some(stderr) };
         let writers = PipeWriters { stdout: stdout_writer, stderr: stderr_writer };
-        Ok((WorkerOutput::over(None, readers), writers))
+        Ok((WorkerOutput::over(None, readers, pool), writers))
     }
 
-    /// Adds existing pipes.
-    pub fn over(pid: Option<i32>, readers: PipeReaders) -> WorkerOutput {
+    /// Adds existing pipes of this pool.
+    pub fn over(pid: Option<i32>, readers: PipeReaders, pool: &str) -> WorkerOutput {
+        let pipe = |end: Option<OwnedFd>| end.map(|end| TenantPipe::new(end, pool));
         WorkerOutput {
             pid,
-            stdout: readers.stdout.map(TenantPipe::new),
-            stderr: readers.stderr.map(TenantPipe::new),
+            stdout: pipe(readers.stdout),
+            stderr: pipe(readers.stderr),
             framer: LineFramer::default(),
         }
     }
@@ -121,14 +123,10 @@ impl WorkerOutput {
         pipes.filter_map(|pipe| Some((pipe.number(), pipe.listening()?)))
     }
 
-    /// The pipes with one of these numbers are to be read, for this pool.
-    pub fn order<'a>(
-        &'a mut self,
-        ready: &'a [u64],
-        pool: &'a str,
-    ) -> impl Iterator<Item = PipeRead> + 'a {
+    /// The pipes with one of these numbers are to be read.
+    pub fn order<'a>(&'a mut self, ready: &'a [u64]) -> impl Iterator<Item = PipeRead> + 'a {
         let pipes = [&mut self.stdout, &mut self.stderr].into_iter().flatten();
-        pipes.filter(|pipe| ready.contains(&pipe.number())).map(|pipe| pipe.order(pool))
+        pipes.filter(|pipe| ready.contains(&pipe.number())).map(TenantPipe::order)
     }
 
     /// A pipe was read. False if it is none of these.
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn nobody_listens_before_it_is_known_whose_words_they_are() {
-        let (mut output, _ends) = WorkerOutput::new().expect("two pipes");
+        let (mut output, _ends) = WorkerOutput::new("www").expect("two pipes");
         assert_eq!(output.listening().count(), 0);
         output.pid = Some(12);
         assert_eq!(output.listening().count(), 2);
@@ -212,10 +210,10 @@ mod tests {
 
     #[test]
     fn what_was_read_is_of_the_stream_of_its_pipe_and_a_pipe_that_is_over_is_polled_no_more() {
-        let (mut output, _ends) = WorkerOutput::new().expect("two pipes");
+        let (mut output, _ends) = WorkerOutput::new("www").expect("two pipes");
         output.attribute(12);
         let numbers: Vec<u64> = output.listening().map(|(number, _)| number).collect();
-        assert_eq!(output.order(&numbers, "www").count(), 2);
+        assert_eq!(output.order(&numbers).count(), 2);
         assert_eq!(output.listening().count(), 0);
         assert!(output.take_read(numbers[0], &ReadOutcome::Bytes(b"out".to_vec())));
         assert!(output.take_read(numbers[1], &ReadOutcome::Bytes(b"one\ntwo".to_vec())));
@@ -233,7 +231,7 @@ mod tests {
         const PART: usize = 64 << 10;
         let mut outputs = WorkerOutputs::new();
         for seat in 0..50 {
-            let output = WorkerOutput::over(Some(12), PipeReaders::default());
+            let output = WorkerOutput::over(Some(12), PipeReaders::default(), "www");
             outputs.insert(WorkerId { seat, incarnation: 1 }, output);
         }
         assert_eq!(longest_beyond_limit(&outputs), None);
@@ -260,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_drained_when_both_of_its_pipes_are() {
-        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
+        let (mut output, ends) = WorkerOutput::new("www").expect("two pipes");
         output.attribute(12);
         assert!(output.is_drained(Moment::ZERO));
         rustix::io::write(&ends.stderr, b"last").expect("room");

@@ -17,7 +17,8 @@ pub enum KillReason {
     NotNeeded,
     /// It reported that PHP cannot start.
     StartFailed,
-    /// An upgrade has waited for its start for [`STILL_ZYGOTES`](crate::limits::STILL_ZYGOTES).
+    /// An upgrade has waited for its start, or for it to take its orders, for
+    /// [`STILL_ZYGOTES`](crate::limits::STILL_ZYGOTES).
     DelaysUpgrade,
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Display for KillReason {
             KillReason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
             KillReason::NotNeeded => f.write_str("it is not needed any more"),
             KillReason::StartFailed => f.write_str("PHP could not start"),
-            KillReason::DelaysUpgrade => f.write_str("an upgrade waits for its start"),
+            KillReason::DelaysUpgrade => f.write_str("an upgrade waits for it"),
         }
     }
 }

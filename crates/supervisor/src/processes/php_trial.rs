@@ -112,7 +112,7 @@ fn wait(trials: &[Trial<'_>]) {
 impl<'a> Trial<'a> {
     fn start(plan: &'a PoolPlan, environment: &[(String, String)]) -> std::io::Result<Trial<'a>> {
         let (output, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let mut peer = Peer::start_with_tenant(&Program {
+        let program = Program {
             path: &plan.program,
             name: &roomy_name("maitred-php: trial"),
             arguments: &[OsStr::new(ZYGOTE_ROLE)],
@@ -120,7 +120,8 @@ impl<'a> Trial<'a> {
             inherit: &[],
             output: Some(writer.as_fd()),
             group: None,
-        })?;
+        };
+        let mut peer = Peer::start_of_pool(&program, &plan.settings.pool)?;
         let mut settings = plan.settings.clone();
         // No application is booted, no folder is made, and PHP's messages about its start are
         // logged.

@@ -2,8 +2,8 @@
 //! is in [`crate::processes::pipe_reader`].
 //!
 //! It works in order and reports each order, so the first one that is out is the one in progress.
-//! If that is late because the process waits in the kernel, the pipe's lock is held: the pool's
-//! output is not read for [`UNREAD_FOR`], and the other orders go to the next process.
+//! If that is late because the process waits in the kernel, the pipe's lock is held: after a read,
+//! the pool's output is not read for [`UNREAD_FOR`]. The other orders go to the next process.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +23,16 @@ pub struct ReadReport {
 #[derive(Debug)]
 enum OrderOut {
     Read(PipeRead),
-    Close,
+    Close(String),
+}
+
+/// The order that a process could not carry out, since a lock of this pool is held.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LatePipeOrder {
+    /// To read a pipe of it.
+    Read(String),
+    /// To close ends of it.
+    Close(String),
 }
 
 /// The orders to the process that reads pipes.
@@ -42,12 +51,25 @@ impl PipeOrders {
     /// A pipe is to be read.
     pub fn want(&mut self, read: PipeRead, now: Moment) {
         self.unread.retain(|_, until| *until > now);
-        if self.unread.contains_key(&read.pool) {
-            let why = "a program of the pool has held the lock of such a pipe".to_owned();
-            let outcome = ReadOutcome::Failed(why);
-            return self.reports.push(ReadReport { number: read.number, outcome });
+        match self.unread.contains_key(&read.pool) {
+            true => self.refuse(&read),
+            false => self.waiting.push_back(read),
         }
-        self.waiting.push_back(read);
+    }
+
+    /// A pipe is not read.
+    pub fn refuse(&mut self, read: &PipeRead) {
+        let why = "a program of the pool has held the lock of such a pipe".to_owned();
+        self.reports.push(ReadReport { number: read.number, outcome: ReadOutcome::Failed(why) });
+    }
+
+    /// No pipe of this pool is read that was to be. The process that has orders is killed now.
+    pub fn refuse_all(&mut self, pool: &str) {
+        self.take_back();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (refused, others): (Vec<_>, Vec<_>) = waiting.partition(|read| read.pool == pool);
+        self.waiting = others.into();
+        refused.iter().for_each(|read| self.refuse(read));
     }
 
     /// Whether a pipe waits to be read.
@@ -74,13 +96,13 @@ impl PipeOrders {
         self.sent(OrderOut::Read(read), now);
         match self.out.back() {
             Some(OrderOut::Read(read)) => Some(read),
-            Some(OrderOut::Close) | None => None,
+            Some(OrderOut::Close(_)) | None => None,
         }
     }
 
-    /// An order to close was sent.
-    pub fn close_sent(&mut self, now: Moment) {
-        self.sent(OrderOut::Close, now);
+    /// An order to close ends of this pool was sent.
+    pub fn close_sent(&mut self, pool: String, now: Moment) {
+        self.sent(OrderOut::Close(pool), now);
     }
 
     fn sent(&mut self, order: OrderOut, now: Moment) {
@@ -100,7 +122,7 @@ impl PipeOrders {
 
     /// Pipes were closed. False if no such report is due.
     pub fn closed(&mut self, now: Moment) -> bool {
-        let was_due = matches!(self.out.pop_front(), Some(OrderOut::Close));
+        let was_due = matches!(self.out.pop_front(), Some(OrderOut::Close(_)));
         self.goes_on(now);
         was_due
     }
@@ -114,17 +136,19 @@ impl PipeOrders {
         self.until
     }
 
-    /// The first order is late since the process waits for a lock: its pipe is given up. Returns
-    /// the pool whose output is not read from now on.
-    pub fn give_up_first(&mut self, now: Moment) -> Option<String> {
-        let Some(OrderOut::Read(read)) = self.out.pop_front() else {
-            return None;
+    /// The first order is late since the process, which is killed now, waits for a lock: its pipe
+    /// is given up. After a read, no output of the pool is read from now on.
+    pub fn give_up_first(&mut self, now: Moment) -> Option<LatePipeOrder> {
+        let read = match self.out.pop_front()? {
+            OrderOut::Read(read) => read,
+            OrderOut::Close(pool) => return Some(LatePipeOrder::Close(pool)),
         };
         self.unread.insert(read.pool.clone(), now.saturating_add(UNREAD_FOR));
         let why = format!("a read took more than {} s", PIPE_TIMEOUT.as_secs());
         let outcome = ReadOutcome::Failed(why);
         self.reports.push(ReadReport { number: read.number, outcome });
-        Some(read.pool)
+        self.refuse_all(&read.pool);
+        Some(LatePipeOrder::Read(read.pool))
     }
 
     /// The process has gone: the orders that were out are for the next one, in the same order. What
@@ -176,7 +200,7 @@ mod tests {
     #[test]
     fn reports_are_those_of_the_orders_in_their_order() {
         let mut orders = wanting(&["a", "b"]);
-        orders.close_sent(Moment::ZERO);
+        orders.close_sent("a".to_owned(), Moment::ZERO);
         assert!(orders.read(ReadOutcome::Nothing, Moment::ZERO));
         assert!(orders.read(ReadOutcome::End, Moment::ZERO));
         assert!(orders.closed(Moment::ZERO));
@@ -187,17 +211,15 @@ mod tests {
 
     #[test]
     fn a_late_pipe_is_given_up_with_its_pool_and_the_others_are_read_by_the_next_process() {
-        let mut orders = wanting(&["bad", "good", "good"]);
+        let mut orders = wanting(&["bad", "good", "good", "bad"]);
         let late = orders.deadline().unwrap();
         assert_eq!(late, PIPE_TIMEOUT);
-        assert_eq!(orders.give_up_first(late).as_deref(), Some("bad"));
-        orders.take_back();
+        assert_eq!(orders.give_up_first(late), Some(LatePipeOrder::Read("bad".to_owned())));
         assert!(orders.deadline().is_none() && orders.are_waiting());
         let reports = orders.take_reports();
-        assert!(matches!(
-            &reports[..],
-            [ReadReport { number: 0, outcome: ReadOutcome::Failed(_) }]
-        ));
+        let have_failed = |report: &ReadReport| matches!(report.outcome, ReadOutcome::Failed(_));
+        assert!(reports.iter().all(have_failed));
+        assert_eq!(numbers(&reports), [0, 3]);
         let next: Vec<u64> =
             std::iter::from_fn(|| orders.next_read(late).map(|read| read.number)).collect();
         assert_eq!(next, [1, 2]);
@@ -206,6 +228,21 @@ mod tests {
         assert_eq!(numbers(&orders.take_reports()), [7]);
         orders.want(read(8, "bad"), late + UNREAD_FOR);
         assert!(orders.take_reports().is_empty() && orders.are_waiting());
+    }
+
+    #[test]
+    fn a_late_close_is_one_of_its_pool_whose_output_is_read_on() {
+        let mut orders = PipeOrders::default();
+        orders.close_sent("bad".to_owned(), Moment::ZERO);
+        orders.want(read(1, "bad"), Moment::ZERO);
+        let late = orders.deadline().unwrap();
+        assert_eq!(orders.give_up_first(late), Some(LatePipeOrder::Close("bad".to_owned())));
+        assert!(orders.are_waiting() && !orders.have_reports());
+        orders.refuse_all("good");
+        assert!(orders.are_waiting());
+        orders.refuse_all("bad");
+        assert_eq!(numbers(&orders.take_reports()), [1]);
+        assert!(orders.are_done());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! It is started when there is something to read, and killed when it is late, or has nothing to do
 //! for a while; the supervisor never waits for it.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use maitred_control::pipe_reader::{
     FromPipeReader, PIPES_TAKEN_AT_ONCE, PipeOutcome, ToPipeReader,
@@ -13,20 +13,25 @@ use maitred_os::fork::HowEnded;
 use maitred_os::proc::Stat;
 use maitred_os::signals::Signal;
 use maitred_os::users::Identity;
+use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use crate::limits::{
     Moment, PIPE_LAST_WAIT, PIPE_READER_IDLE, PIPE_READER_START, PIPE_READERS_STUCK, PIPE_TIMEOUT,
     START_BACKOFF_LONGEST, UNREAD_FOR,
 };
-use crate::logging::tenant_pipe::ReadOutcome;
+use crate::logging::tenant_pipe::{PipeRead, ReadOutcome};
 use crate::peer::Peer;
 use crate::processes::backoff::Backoff;
-use crate::processes::pipe_orders::PipeOrders;
-use crate::system::deferred_close;
+use crate::processes::pipe_orders::{LatePipeOrder, PipeOrders};
+use crate::system::deferred_close::{self, PoolEnds};
 
 /// The argument that makes our program the one that reads pipes.
 pub const PIPE_READER_ROLE: &str = "pipe-reader";
+
+/// Why a lock is held, and what to do.
+const LOCK_CAUSES: &str = "Either its memory_high is used up, or a program holds the pipe's lock \
+                           by FUSE (deny its user /dev/fuse and user namespaces)";
 
 /// What the process needs of the rest of the server.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +46,14 @@ pub struct PipeReaderContext<'a> {
     pub now: Moment,
 }
 
+/// A process that was killed, and waits in the kernel for the lock of a pipe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StuckPipeReader {
+    pid: i32,
+    /// The pool whose code can hold the lock.
+    pool: String,
+}
+
 /// The process that reads pipes, and its orders.
 #[derive(Debug, Default)]
 pub struct PipeReader {
@@ -53,9 +66,8 @@ pub struct PipeReader {
     idle_until: Option<Moment>,
     /// Ends that it has got and that are still open here. It closes them later than we do, so that
     /// ours is never the last close.
-    taken: Vec<Arc<OwnedFd>>,
-    /// Processes that were killed, and wait in the kernel for the lock of a pipe.
-    stuck: Vec<i32>,
+    taken: Option<PoolEnds>,
+    stuck: Vec<StuckPipeReader>,
     backoff: Backoff,
     /// When it may be started again.
     start_at: Moment,
@@ -66,6 +78,36 @@ pub struct PipeReader {
 }
 
 impl PipeReader {
+    /// The former program has left these processes.
+    pub fn new(stuck: Vec<StuckPipeReader>) -> PipeReader {
+        let reader = PipeReader { stuck, ..PipeReader::default() };
+        reader.block();
+        reader
+    }
+
+    /// The processes that wait for locks, for the next program.
+    pub fn stuck(&self) -> &[StuckPipeReader] {
+        &self.stuck
+    }
+
+    /// Blocks the pools for which too many processes wait, and no other.
+    fn block(&self) {
+        let mut waits = BTreeMap::<&str, usize>::new();
+        for stuck in &self.stuck {
+            *waits.entry(&stuck.pool).or_default() += 1;
+        }
+        let blocked = waits.into_iter().filter(|(_, count)| *count >= PIPE_READERS_STUCK);
+        deferred_close::block(blocked.map(|(pool, _)| pool.to_owned()).collect());
+    }
+
+    /// A pipe is to be read.
+    pub fn want(&mut self, read: PipeRead, now: Moment) {
+        match deferred_close::is_blocked(&read.pool) {
+            true => self.orders.refuse(&read),
+            false => self.orders.want(read, now),
+        }
+    }
+
     /// The process, if it can report.
     pub fn listening(&self) -> Option<&Peer<ToPipeReader>> {
         self.peer.as_ref().filter(|peer| !peer.is_closed())
@@ -84,15 +126,15 @@ impl PipeReader {
 
     /// The processes: the one that works, and those that are stuck.
     pub fn pids(&self) -> Vec<i32> {
-        self.peer.iter().map(Peer::pid).chain(self.stuck.iter().copied()).collect()
+        let stuck = self.stuck.iter().map(|stuck| stuck.pid);
+        self.peer.iter().map(Peer::pid).chain(stuck).collect()
     }
 
     /// Whether the server, whose processes have all ended, may end: nothing is left to be closed,
     /// or that takes too long. What is left is closed by the server's end, which waits for it.
     pub fn may_retire(&mut self, now: Moment) -> bool {
         let until = *self.last_until.get_or_insert(now.saturating_add(PIPE_LAST_WAIT));
-        let works = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
-        self.is_idle() || !works || now >= until
+        self.is_idle() || self.is_retired || now >= until
     }
 
     /// Ends it for good, since the server ends and all was read. Whether there was one.
@@ -103,17 +145,14 @@ impl PipeReader {
         is_working
     }
 
-    /// Whether nothing waits to be read or closed.
+    /// Whether nothing waits to be read or closed, but what is of a blocked pool.
     pub fn is_idle(&self) -> bool {
-        self.orders.are_done() && self.taken.is_empty() && !deferred_close::are_waiting()
+        self.orders.are_done() && self.taken.is_none() && !deferred_close::are_waiting()
     }
 
     fn is_wanted(&self) -> bool {
-        let may_start = !self.is_retired && self.stuck.len() < PIPE_READERS_STUCK;
-        may_start
-            && (self.orders.are_waiting()
-                || !self.taken.is_empty()
-                || deferred_close::are_waiting())
+        let has_work = self.orders.are_waiting() || self.taken.is_some();
+        !self.is_retired && (has_work || deferred_close::are_waiting())
     }
 
     /// Sends what is to be read and closed, and kills the process when it is late.
@@ -151,19 +190,17 @@ impl PipeReader {
     /// own.
     fn close(&mut self, now: Moment) {
         let Some(peer) = &mut self.peer else { return };
-        if self.taken.is_empty() && self.orders.have_room() && !peer.is_behind() {
+        if self.taken.is_none() && self.orders.have_room() && !peer.is_behind() {
             self.taken = deferred_close::take(PIPES_TAKEN_AT_ONCE);
-            if self.taken.is_empty() {
-                return;
-            }
-            let ends: Vec<BorrowedFd<'_>> = self.taken.iter().map(AsFd::as_fd).collect();
+            let Some(taken) = &self.taken else { return };
+            let ends: Vec<BorrowedFd<'_>> = taken.ends.iter().map(AsFd::as_fd).collect();
             peer.say(ToPipeReader::Take, &ends);
         }
         // An order that is queued has duplicates of its own.
-        if !self.taken.is_empty() && !peer.is_behind() {
-            self.taken.clear();
+        if let Some(taken) = self.taken.take_if(|_| !peer.is_behind()) {
+            drop(taken.ends);
             peer.say(ToPipeReader::Close, &[]);
-            self.orders.close_sent(now);
+            self.orders.close_sent(taken.pool, now);
         }
     }
 
@@ -189,20 +226,44 @@ impl PipeReader {
         }
         // One that was stopped, or gets no processor, is no fault of the pipe.
         let waits_in_kernel = Stat::of(peer.pid()).and_then(|stat| stat.state()) == Some('D');
-        if waits_in_kernel {
-            self.stuck.push(peer.pid());
-            if let Some(pool) = self.orders.give_up_first(now) {
-                warn!(
-                    "pool {pool}: reading the output of its processes took more than {} s; it is \
-                     not read for {} minutes. Either its memory_high is used up, or a program \
-                     holds the pipe's lock by FUSE (deny its user /dev/fuse and user namespaces). \
-                     After that time, `maitred reload {pool}` has it read again",
-                    PIPE_TIMEOUT.as_secs(),
-                    UNREAD_FOR.as_secs() / 60
-                );
-            }
+        let pid = peer.pid();
+        if waits_in_kernel && let Some(late) = self.orders.give_up_first(now) {
+            self.note_stuck(pid, late);
         }
         self.end();
+    }
+
+    /// A process waits for a lock of a pool.
+    fn note_stuck(&mut self, pid: i32, late: LatePipeOrder) {
+        let took = PIPE_TIMEOUT.as_secs();
+        let pool = match late {
+            LatePipeOrder::Read(pool) => {
+                warn!(
+                    "pool {pool}: reading the output of its processes took more than {took} s; it \
+                     is not read for {} minutes. {LOCK_CAUSES}. After that time, `maitred reload \
+                     {pool}` has it read again",
+                    UNREAD_FOR.as_secs() / 60
+                );
+                pool
+            }
+            LatePipeOrder::Close(pool) => {
+                warn!(
+                    "pool {pool}: closing the output of its processes took more than {took} s. \
+                     {LOCK_CAUSES}"
+                );
+                pool
+            }
+        };
+        self.stuck.push(StuckPipeReader { pid, pool: pool.clone() });
+        self.block();
+        if deferred_close::is_blocked(&pool) {
+            self.orders.refuse_all(&pool);
+            error!(
+                "pool {pool}: the locks of {PIPE_READERS_STUCK} pipes of its processes are held: \
+                 no output of it is read, and neither its PHP nor a command of it is started, \
+                 until one is released"
+            );
+        }
     }
 
     /// Receives the next report. False: there is none.
@@ -230,7 +291,8 @@ impl PipeReader {
             self.forget();
             self.failed(&how.to_string(), now);
         }
-        self.stuck.retain(|stuck| *stuck != pid);
+        self.stuck.retain(|stuck| stuck.pid != pid);
+        self.block();
     }
 
     /// Kills the process: the next program starts its own.
@@ -245,7 +307,9 @@ impl PipeReader {
     fn forget(&mut self) {
         (self.peer, self.starts_until, self.idle_until) = (None, None, None);
         self.orders.take_back();
-        deferred_close::close_later(std::mem::take(&mut self.taken));
+        if let Some(taken) = self.taken.take() {
+            deferred_close::close_later(taken);
+        }
     }
 
     fn failed(&mut self, what: &str, now: Moment) {
@@ -279,16 +343,32 @@ fn start(context: PipeReaderContext<'_>) -> io::Result<Peer<ToPipeReader>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
     fn a_server_ends_when_what_tenants_can_lock_is_closed_but_waits_no_longer_than_a_limit() {
         let mut reader = PipeReader::default();
         let (end, _other) = std::io::pipe().unwrap();
-        reader.taken.push(Arc::new(end.into()));
+        let ends = vec![Arc::new(end.into())];
+        reader.taken = Some(PoolEnds { pool: "www".to_owned(), ends });
         assert!(!reader.may_retire(Moment::ZERO));
         assert!(reader.deadline().is_some_and(|due| due <= PIPE_LAST_WAIT));
         assert!(reader.may_retire(PIPE_LAST_WAIT));
         assert!(!reader.retire() && reader.may_retire(Moment::ZERO), "it closes nothing more");
+    }
+
+    #[test]
+    fn a_pool_is_blocked_while_too_many_processes_wait_for_its_locks_and_no_other_is() {
+        let stuck = |pid, pool: &str| StuckPipeReader { pid, pool: pool.to_owned() };
+        let most = i32::try_from(PIPE_READERS_STUCK).unwrap();
+        let mut all: Vec<_> = (0..most).map(|pid| stuck(pid, "of-many-locks")).collect();
+        all.push(stuck(most, "of-one-lock"));
+        let mut reader = PipeReader::new(all);
+        let is_blocked = || deferred_close::is_blocked("of-many-locks");
+        assert!(is_blocked() && !deferred_close::is_blocked("of-one-lock"));
+        reader.process_ended(0, HowEnded::Signaled(9), Moment::ZERO);
+        assert!(!is_blocked());
     }
 }

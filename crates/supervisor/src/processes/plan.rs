@@ -118,8 +118,8 @@ impl PoolPlan {
             .map_err(|source| {
                 Error::system("the events of a pool could not be made")(source.into())
             })?;
-        let output =
-            PoolOutput::new().map_err(Error::system("a pipe for a pool could not be made"))?;
+        let output = PoolOutput::new(&pool.name)
+            .map_err(Error::system("a pipe for a pool could not be made"))?;
         let mut settings = settings(pool, config, seats, identity);
         confinement::make_solid(&memory, &mut settings.confinement);
         Ok(PoolPlan {

@@ -340,6 +340,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Moment;
+    use crate::logging::worker_output::WorkerOutput;
     use crate::peer::Peer;
     use crate::processes::generation::GenerationEvent;
     use crate::system::programs::Programs;
@@ -398,6 +399,39 @@ mod tests {
         pools[third].zygote = Some(Zygote::new(Peer::over(pid, ours).unwrap()));
         assert_eq!(claims(&pools), [(third, PidClaim::Zygote)]);
         assert!(pools.is_others(liar, pid) && pools.is_others(third, pid));
+    }
+
+    #[test]
+    fn outputs_of_announced_workers_that_never_become_children_end_with_the_zygote() {
+        let mut pools = pools(1);
+        let id = pools.ids()[0];
+        let running = &mut pools[id];
+        let outputs = |running: &RunningPool| running.outputs.len();
+        let add = |running: &mut RunningPool, incarnation, pid| {
+            let worker = WorkerId { seat: 0, incarnation };
+            let (output, _ends) = WorkerOutput::new("www").unwrap();
+            running.outputs.insert(worker, output);
+            running.attribute_output(worker, pid);
+        };
+        let (stranger, own, held) = (i32::MAX, i32::MAX - 1, i32::MAX - 2);
+        announce(running, stranger);
+        add(running, 1, stranger);
+        running.state.on(GenerationEvent::ZygoteEnded, Moment::ZERO);
+        running.drop_outputs_without_worker(&[]);
+        assert_eq!(outputs(running), 0);
+
+        // The number of a process that has a seat is of no use for another worker.
+        let mut pools = self::pools(1);
+        let running = &mut pools[id];
+        announce(running, own);
+        running.state.on(GenerationEvent::Adopted { pid: own }, Moment::ZERO);
+        for (incarnation, pid) in [(1, own), (2, own), (3, held)] {
+            add(running, incarnation, pid);
+        }
+        running.state.on(GenerationEvent::ZygoteEnded, Moment::ZERO);
+        running.drop_outputs_without_worker(&[held]);
+        let left: Vec<u32> = running.outputs.keys().map(|worker| worker.incarnation).collect();
+        assert_eq!(left, [1, 3]);
     }
 
     #[test]

@@ -158,8 +158,13 @@ impl RunningPool {
 
     /// Whether no process is being forked for it.
     pub fn is_still(&self) -> bool {
-        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
-        self.state.is_still() && !self.zygote.as_ref().is_some_and(reaped)
+        let is_reaped = self.zygote.as_ref().is_some_and(|zygote| zygote.reaped.is_some());
+        self.state.is_still() && !is_reaped && !self.zygote_is_behind()
+    }
+
+    /// Whether orders to its zygote are queued.
+    pub fn zygote_is_behind(&self) -> bool {
+        self.zygote.as_ref().is_some_and(|zygote| zygote.peer.is_behind())
     }
 
     /// Whether its pool's requests go to it.

@@ -14,6 +14,7 @@ use crate::logging::worker_output::{self, PipeWriters, WorkerOutput, discard};
 use crate::processes::pipe_orders::ReadReport;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
+use crate::system::deferred_close;
 
 /// The end of a worker's last message, if the message was incomplete.
 const CLOSED: &str = ", pipe is closed";
@@ -50,7 +51,11 @@ impl RunningPool {
         if !settings.output.as_ref().is_some_and(|output| output.caught) {
             return discard().ok();
         }
-        match WorkerOutput::new() {
+        if deferred_close::is_blocked(&settings.pool) {
+            // That was logged. The worker serves all the same.
+            return discard().ok();
+        }
+        match WorkerOutput::new(&settings.pool) {
             Ok((output, writers)) => {
                 self.outputs.insert(worker, output);
                 Some(writers)
@@ -83,9 +88,9 @@ impl RunningPool {
 
     /// The pipes with one of these numbers are to be read.
     pub fn order_reads(&mut self, ready: &[u64]) -> Vec<PipeRead> {
-        let (output, pool) = (&mut self.plan.output, &self.plan.settings.pool);
-        let own = ready.contains(&output.number()).then(|| output.order(pool));
-        let of_workers = self.outputs.values_mut().flat_map(|output| output.order(ready, pool));
+        let output = &mut self.plan.output;
+        let own = ready.contains(&output.number()).then(|| output.order());
+        let of_workers = self.outputs.values_mut().flat_map(|output| output.order(ready));
         own.into_iter().chain(of_workers).collect()
     }
 
@@ -149,9 +154,13 @@ impl RunningPool {
         self.log_lines(lines);
     }
 
-    /// No process will be forked any more for outputs that were not attributed.
-    pub fn drop_unattributed_outputs(&mut self) {
-        self.outputs.retain(|_, output| output.pid().is_some());
+    /// Its zygote has ended: drops the outputs of workers that will never be our children, whatever
+    /// process the zygote has announced. Those of processes that are `held` are still being read.
+    pub fn drop_outputs_without_worker(&mut self, held: &[i32]) {
+        let state = &self.state;
+        self.outputs.retain(|worker, output| {
+            output.pid().is_some_and(|pid| state.has(*worker, pid) || held.contains(&pid))
+        });
     }
 
     /// Logs `lines` as a worker's standard error, if that is caught.

@@ -21,7 +21,7 @@ impl Supervisor {
         let of_pools = self.pools.iter_mut().flat_map(|running| running.order_reads(ready));
         let of_jobs = self.jobs.order_reads(ready);
         for read in of_pools.chain(of_jobs) {
-            self.pipe_reader.orders.want(read, now);
+            self.pipe_reader.want(read, now);
         }
     }
 

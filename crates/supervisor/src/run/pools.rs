@@ -2,6 +2,7 @@
 //! its processes.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::AsFd;
 
 use maitred_control::stack::Stack;
@@ -29,8 +30,8 @@ use crate::processes::script_children::EndedProcesses;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget, slow_stack};
 use crate::processes::zygote::Zygote;
 use crate::reload::restart_requests::SaveNotice;
-use crate::system::private_folders;
 use crate::system::programs::is_version;
+use crate::system::{deferred_close, private_folders};
 
 impl Supervisor {
     /// Notifies a generation of an event, and applies its actions.
@@ -134,7 +135,7 @@ impl Supervisor {
         self.pools[id].note_php_files();
         let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
         let pool = &plan.settings.pool;
-        let started = Peer::start_with_tenant(&Program {
+        let program = Program {
             path: &plan.program,
             name: &roomy_name(&format!("maitred-php: zygote pool {pool}")),
             arguments: &[OsStr::new(ZYGOTE_ROLE)],
@@ -142,7 +143,9 @@ impl Supervisor {
             inherit: &[],
             output: Some(plan.output.writer()),
             group: groups.and_then(|groups| groups.entrance(pool)),
-        });
+        };
+        let is_free = deferred_close::check(pool).map_err(io::Error::other);
+        let started = is_free.and_then(|()| Peer::start_of_pool(&program, pool));
         match started {
             Ok(mut peer) => {
                 peer.allow(plan.descriptors_of_zygote());

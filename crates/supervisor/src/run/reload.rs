@@ -18,7 +18,7 @@ use crate::fpm;
 use crate::fronts::cookies;
 use crate::fronts::log_manager::{LogManager, reopen_error_log};
 use crate::limits::{CONSENT, Moment, TRIAL};
-use crate::listen;
+use crate::listen::{self, KnownListeners};
 use crate::peer::Peer;
 use crate::plan::config_source::Invocation;
 use crate::plan::examined_config::ExaminedConfig;
@@ -29,6 +29,7 @@ use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{self, PoolChanges};
 use crate::reload::{FrontReply, Reload, ReloadScope, Settling, Ticket, needs_restart};
 use crate::system::cgroups::Groups;
+use crate::system::deferred_close;
 use crate::system::identity;
 use crate::system::programs::Programs;
 use crate::tls::certificates::Certificates;
@@ -143,7 +144,11 @@ impl Supervisor {
         changes.stop(self.pools.without_owner(&config));
         let kept = changes.leave(|name| faults.stops_pool(name)).into_iter();
         let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
-        let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
+        let known = KnownListeners {
+            in_use: &self.plan.listeners,
+            unaccepted: self.reloader.unaccepted_listeners(),
+        };
+        let listeners = listen::open_others(&config, known, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload(TAKEN_OVER);
         let mut reload = Reload {
@@ -203,6 +208,7 @@ impl Supervisor {
     fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
         let config = &reload.config;
         let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        deferred_close::check(name)?;
         let scoreboard = self.scoreboards.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
@@ -525,10 +531,10 @@ impl Supervisor {
     }
 
     /// When pools are to be restarted; nothing while something else comes first, whose end is an
-    /// event.
+    /// event: a check of faults may lead to a reload.
     pub(super) fn restarts_deadline(&self) -> Option<Moment> {
         let is_free = self.phase.is_serving() && !self.upgrader.is_going_on();
-        let is_free = is_free && !self.reloader.is_going_on();
+        let is_free = is_free && !self.reloader.is_going_on() && !self.lookups.are_made();
         self.restarts.deadline().filter(|_| is_free)
     }
 

@@ -85,14 +85,11 @@ impl Supervisor {
         if ends_soon {
             self.purges.finish(&mut self.fronts, now);
         }
-        let has_purges = !(self.purges.are_done() && self.purge_log.is_gone());
-        let has_output = !(self.held.is_empty() && self.pipe_reader.is_idle());
-        let is_settled = self.fronts.are_settled() && !has_purges && !has_output;
-        let is_still = || is_settled && self.pools.iter().all(RunningPool::is_still);
-        match self.upgrader.due(is_still, now) {
+        let waits_for = if ends_soon { self.upgrade_waits_for() } else { Vec::new() };
+        match self.upgrader.due(&waits_for, now) {
             None => {}
             Some(UpgradeStep::Refuse(why)) => self.upgrader.refuse(&why),
-            Some(UpgradeStep::KillStarting) => self.kill_starting_zygotes(),
+            Some(UpgradeStep::KillZygotes) => self.kill_slow_zygotes(),
             Some(UpgradeStep::BecomeProgram) => self.become_program(),
             Some(UpgradeStep::JudgeTrials { late }) => self.judge_trials(late),
             Some(UpgradeStep::TakeBack(why)) => self.take_back(&why),
@@ -103,15 +100,36 @@ impl Supervisor {
         self.fronts.end_overdue(now);
     }
 
-    /// Kills the zygotes for whose start an upgrade has waited long enough: the new program starts
-    /// one of its own for each pool.
-    fn kill_starting_zygotes(&mut self) {
-        let starting = self.pools.iter().filter(|pool| pool.state.starts_since().is_some());
-        for id in starting.map(RunningPool::id).collect::<Vec<_>>() {
-            let (pool, waited) = (self.pools[id].name(), STILL_ZYGOTES.as_secs());
+    /// What has to be over before the new program takes over.
+    fn upgrade_waits_for(&self) -> Vec<String> {
+        let has_purges = !(self.purges.are_done() && self.purge_log.is_gone());
+        let has_output = !(self.held.is_empty() && self.pipe_reader.is_idle());
+        let others = [
+            (!self.fronts.are_settled(), "the front"),
+            (has_purges, "purges"),
+            (has_output, "output of pools that is being read"),
+        ];
+        let others = others.iter().filter(|(waits, _)| *waits).map(|(_, what)| (*what).to_owned());
+        let pools = self.pools.iter().filter(|pool| !pool.is_still());
+        others.chain(pools.map(|pool| format!("PHP of pool {}", pool.name()))).collect()
+    }
+
+    /// Kills the zygotes that an upgrade has waited for long enough: the new program starts one of
+    /// its own for each pool.
+    fn kill_slow_zygotes(&mut self) {
+        let waited = STILL_ZYGOTES.as_secs();
+        for id in self.pools.ids() {
+            let pool = &self.pools[id];
+            let what = if pool.state.starts_since().is_some() {
+                "for whose start"
+            } else if pool.state.zygote_is_up() && pool.zygote_is_behind() {
+                "which does not take its orders and for which"
+            } else {
+                continue;
+            };
+            let name = pool.name();
             info!(
-                "pool {pool}: its zygote, for whose start the upgrade has waited for {waited} s, \
-                 is killed"
+                "pool {name}: its zygote, {what} the upgrade has waited for {waited} s, is killed"
             );
             self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::DelaysUpgrade));
         }
@@ -325,6 +343,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
         stuck_lookups: server.lookups.stuck(),
+        stuck_pipe_readers: server.pipe_reader.stuck(),
         now: server.now(),
     })
 }

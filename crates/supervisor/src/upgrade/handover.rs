@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Pool};
@@ -31,11 +32,13 @@ use crate::plan::Plan;
 use crate::plan::folder_lookups::StuckLookup;
 use crate::processes::application_memory::LeftMemory;
 use crate::processes::generation;
+use crate::processes::pipe_reader::StuckPipeReader;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::zygote::Zygote;
+use crate::system::deferred_close::{self, PoolEnds, close_later};
 use crate::system::faults::Faults;
 use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
@@ -80,6 +83,12 @@ pub struct HandoverState {
     pub faults: Option<Faults>,
     #[serde(default)]
     pub stuck_lookups: Vec<StuckLookup>,
+    /// The processes that read pipes and wait for locks.
+    #[serde(default)]
+    pub stuck_pipe_readers: Vec<StuckPipeReader>,
+    /// What is closed once the locks of its pool are free, with the pool.
+    #[serde(default)]
+    deferred_closes: Vec<(String, RawFd)>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -223,6 +232,8 @@ pub struct Running<'a> {
     pub reload_later: bool,
     /// The processes that look names up and were late.
     pub stuck_lookups: &'a [StuckLookup],
+    /// The processes that read pipes and wait for locks.
+    pub stuck_pipe_readers: &'a [StuckPipeReader],
     /// The time.
     pub now: Moment,
 }
@@ -261,6 +272,8 @@ impl HandoverState {
             stuck_log_openers: plan.logs.openers().stuck().to_vec(),
             faults: Some(plan.faults.clone()),
             stuck_lookups: running.stuck_lookups.to_vec(),
+            stuck_pipe_readers: running.stuck_pipe_readers.to_vec(),
+            deferred_closes: deferred_close::left(),
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
@@ -314,6 +327,7 @@ impl HandoverState {
         all.extend(self.pool_access_logs.iter().map(|(_, fd)| *fd));
         all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
+        all.extend(self.deferred_closes.iter().map(|(_, fd)| *fd));
         all.extend(self.jobs.iter().flat_map(JobState::descriptors));
         all.extend(self.applications.iter().map(|(_, _, fd)| *fd));
         for listener in &self.listeners {
@@ -375,6 +389,10 @@ impl HandoverState {
         let applications = self.applications.into_iter();
         let applications =
             applications.map(|(pool, user, fd)| Ok((pool, user, spawn::inherited_fd(fd)?)));
+        for (pool, end) in self.deferred_closes {
+            let ends = vec![Arc::new(spawn::inherited_fd(end)?)];
+            close_later(PoolEnds { pool, ends });
+        }
         Ok(InheritedServer {
             applications: applications.collect::<io::Result<_>>()?,
             listeners: listeners.collect::<io::Result<_>>()?,
@@ -488,6 +506,7 @@ impl PoolState {
             output: PoolOutput::over(
                 spawn::inherited_fd(self.voice.0)?,
                 spawn::inherited_fd(self.voice.1)?,
+                &self.settings.pool,
             ),
             settings: self.settings,
             // The generations of the old program leave.
@@ -503,7 +522,7 @@ impl PoolState {
                 let stdout = stdout.map(spawn::inherited_fd).transpose()?;
                 let stderr = stderr.map(spawn::inherited_fd).transpose()?;
                 let readers = PipeReaders { stdout, stderr };
-                let output = WorkerOutput::over(Some(worker.pid), readers);
+                let output = WorkerOutput::over(Some(worker.pid), readers, running.name());
                 running.outputs.insert(worker.worker, output);
             }
             let who = generation::Seated { worker: worker.worker, pid: worker.pid };
@@ -523,7 +542,8 @@ impl PoolState {
             running.state.leave_with_front();
         }
         running.state.was_asked_at(self.asked_at);
-        running.zygote = zygote.map(|mut peer: Peer<_>| {
+        running.zygote = zygote.map(|peer: Peer<_>| {
+            let mut peer = peer.of_pool(running.name());
             peer.allow(running.plan.descriptors_of_zygote());
             Zygote::inherited(peer, running.plan.settings.seats)
         });

@@ -96,6 +96,14 @@ impl GenerationState {
         self.places.iter().filter_map(|place| place.state.pid())
     }
 
+    /// Whether this worker was announced with this pid, or sits in its seat.
+    pub fn has(&self, worker: WorkerId, pid: i32) -> bool {
+        let place = usize::try_from(worker.seat).ok().and_then(|seat| self.places.get(seat));
+        place.is_some_and(|place| {
+            place.incarnation == worker.incarnation && place.state.pid() == Some(pid)
+        })
+    }
+
     /// Whether this pid sits in a seat, or was announced for one.
     pub fn knows(&self, pid: i32) -> bool {
         self.places.iter().any(|place| place.state.pid() == Some(pid))
