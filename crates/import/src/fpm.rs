@@ -171,7 +171,10 @@ impl PoolPlan {
                     Statement::Section(name) => *in_pool = self.enter(&name, &place),
                     Statement::Entry { name, value } if name == "include" => {
                         let pattern = value.unwrap_or_default();
-                        for further in files.glob(&pattern) {
+                        let mut all = files.glob(&pattern);
+                        // glob(3) sorts whole paths.
+                        all.sort_unstable();
+                        for further in all {
                             if depth < MAX_DEPTH {
                                 self.file(files, &further, in_pool, report, depth + 1);
                             }
