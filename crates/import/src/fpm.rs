@@ -251,6 +251,11 @@ impl PoolPlan {
         self.pools.iter().position(|pool| pool.name_here == name)
     }
 
+    /// Whether it is a pool of php-fpm.
+    pub fn has(&self, name: &str) -> bool {
+        self.index(name).is_some()
+    }
+
     /// Whether the scripts of two pools have the same rights.
     pub fn have_same_rights(&self, one: &str, other: &str) -> bool {
         let rights = self.rights(one);
@@ -371,7 +376,7 @@ impl PoolPlan {
     }
 
     /// The sections of the used pools.
-    pub fn sections(self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
+    pub fn sections(&self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
         self.shared_params(report);
         let mut drafts = Vec::new();
         for pool in &self.pools {

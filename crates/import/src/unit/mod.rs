@@ -14,6 +14,7 @@ mod uri_patterns;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use laxer_steps::WrittenRoutes;
 use serde_json::Value;
 
 use crate::file_draft::{FileDraft, Placed};
@@ -89,8 +90,9 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
     if let Some((pass, _)) = passes(&config).first() {
-        let written = WrittenSites::of(&file, main, &mut report);
-        laxer_steps::report(&written, &config, pass, &mut report);
+        let sites = WrittenSites::of(&file, main, &mut report);
+        let written = WrittenRoutes { sites: &sites, pools: &file.pools };
+        laxer_steps::report(written, &config, pass, &mut report);
     }
     Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
