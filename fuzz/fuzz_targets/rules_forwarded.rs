@@ -16,6 +16,7 @@ fuzz_target!(|input: &[u8]| {
     let trust = Trust {
         proxies: Networks::new(&proxies),
         fields: FIELDS.iter().filter_map(|name| ForwardedHeader::named(name)).collect(),
+        is_recursive: true,
     };
     // Each line is a header: the first byte says which.
     let lines: Vec<(&str, &[u8])> = input
@@ -66,6 +67,7 @@ fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
         let only = Trust {
             fields: ForwardedHeader::named(field).into_iter().collect(),
             proxies: trust.proxies.clone(),
+            is_recursive: true,
         };
         let of = lines.iter().filter(|(name, _)| *name == field);
         let mut written: Vec<Vec<u8>> = of.map(|(_, value)| value.to_vec()).collect();

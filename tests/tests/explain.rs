@@ -106,6 +106,31 @@ fn explain_says_which_users_and_limits_wait_behind_the_path_that_is_asked_for() 
 }
 
 #[test]
+fn each_setting_of_a_path_is_that_of_the_first_entry_that_has_it() {
+    let root = site();
+    write_file(root.path(), "who.php", b"<?php echo getenv('POOL');");
+    let server = serve(
+        &root,
+        &[
+            "paths = [{ path = \"/*\", max_body_size = 10 }, { path = \"/*\", pool = \"slow\" }]",
+            "\n[pools.slow]\npm = \"static\"\nmax_children = 1\nenv = { POOL = \"slow\" }\n",
+        ],
+    );
+    let post = |bytes: usize| {
+        let request = http::Request::post("/who.php", "text/plain", &vec![b'x'; bytes]);
+        let response = http::ask(server.address(), &request);
+        (response.status, response.text())
+    };
+    assert_eq!(post(10), (200, "slow".to_owned()));
+    assert_eq!(post(11).0, 413);
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    let (_, said) = run_maitred(&["explain", "/who.php", "--config", file]);
+    assert!(said.contains("run by pool slow (paths)"), "{said}");
+    assert!(said.contains("max_body_size    10 bytes (paths)"), "{said}");
+}
+
+#[test]
 fn explain_knows_what_a_pool_answers_itself() {
     let root = site();
     let server = Setup::new(root.path())

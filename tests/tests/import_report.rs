@@ -168,6 +168,32 @@ fn servers_that_include_one_file_both_get_what_it_says() {
 }
 
 #[test]
+fn a_hidden_file_is_no_site_and_no_pool_of_a_wildcard() {
+    let folder = public_folder();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| {
+        let text = text.replace("HERE", &folder.path().display().to_string());
+        fs::write(path(name), text).expect("it can be written");
+    };
+    for name in ["sites", "pools"] {
+        fs::create_dir(path(name)).expect("it can be created");
+    }
+    write("nginx.conf", "events {}\nhttp {\ninclude HERE/sites/*;\n}\n");
+    let site = "server { root /srv; server_name NAME.example;\n\
+                location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; } }\n";
+    write("sites/.blog.conf", &site.replace("NAME", "old"));
+    write("sites/blog.conf", &site.replace("NAME", "blog"));
+    write("fpm.conf", "include = HERE/pools/*.conf\n");
+    let pool = "[NAME]\nlisten = /run/www.sock\nuser = NAME\npm = ondemand\n";
+    write("pools/.www.conf", &pool.replace("NAME", "old"));
+    write("pools/www.conf", &pool.replace("NAME", "blog"));
+    let output = import(&path("nginx.conf"), &path("fpm.conf"));
+    let toml = text(&output.stdout);
+    assert!(toml.contains("blog.example") && toml.contains("user = \"blog\""), "{toml}");
+    assert!(!toml.contains("old"), "{toml}");
+}
+
+#[test]
 fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
     let site = |exception: &str| {
         format!(

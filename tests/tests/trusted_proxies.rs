@@ -202,13 +202,22 @@ fn well_formed(state: &mut u64) -> Vec<String> {
 #[test]
 fn well_formed_lists_mean_what_they_mean_to_nginx() {
     let root = site();
+    for is_recursive in [true, false] {
+        compare_with_nginx(&root, is_recursive);
+    }
+}
+
+fn compare_with_nginx(root: &TempDir, is_recursive: bool) {
     let trusted = "trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\", \"fd00::/8\"]";
-    let server = serve(&root, &[trusted]);
+    let server = serve(root, &[trusted, &format!("trusted_recursive = {is_recursive}")]);
+    let recursive = if is_recursive { "on" } else { "off" };
     let nginx = Web::nginx(
         "",
-        "set_real_ip_from 127.0.0.1; set_real_ip_from 10.0.0.0/8; set_real_ip_from fd00::/8; \
-         real_ip_header X-Forwarded-For; real_ip_recursive on; \
-         location / { return 200 \"$remote_addr\"; }",
+        &format!(
+            "set_real_ip_from 127.0.0.1; set_real_ip_from 10.0.0.0/8; set_real_ip_from fd00::/8; \
+             real_ip_header X-Forwarded-For; real_ip_recursive {recursive}; \
+             location / {{ return 200 \"$remote_addr\"; }}"
+        ),
     );
     let mut state = 24;
     for _ in 0..400 {

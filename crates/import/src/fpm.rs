@@ -171,7 +171,10 @@ impl PoolPlan {
                     Statement::Section(name) => *in_pool = self.enter(&name, &place),
                     Statement::Entry { name, value } if name == "include" => {
                         let pattern = value.unwrap_or_default();
-                        for further in files.glob(&pattern) {
+                        let mut all = files.glob(&pattern);
+                        // glob(3) sorts whole paths.
+                        all.sort_unstable();
+                        for further in all {
                             if depth < MAX_DEPTH {
                                 self.file(files, &further, in_pool, report, depth + 1);
                             }
@@ -246,6 +249,11 @@ impl PoolPlan {
 
     fn index(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name_here == name)
+    }
+
+    /// Whether it is a pool of php-fpm.
+    pub fn has(&self, name: &str) -> bool {
+        self.index(name).is_some()
     }
 
     /// Whether the scripts of two pools have the same rights.
@@ -368,7 +376,7 @@ impl PoolPlan {
     }
 
     /// The sections of the used pools.
-    pub fn sections(self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
+    pub fn sections(&self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
         self.shared_params(report);
         let mut drafts = Vec::new();
         for pool in &self.pools {

@@ -39,8 +39,17 @@ pub trait FileReader {
     /// Why it cannot be read, as the end of a sentence.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
+    /// The files that a pattern matches, sorted folder by folder. A wildcard matches no dot at the
+    /// start of a name (glob(3)). A path without `*`, `?` and `[` is itself.
     fn glob(&self, pattern: &str) -> Vec<String>;
+
+    /// All that is in a folder, hidden names included, sorted.
+    fn entries(&self, folder: &str) -> Vec<String> {
+        let of = |names: &str| self.glob(&format!("{}/{names}", folder.trim_end_matches('/')));
+        let mut found = [of("*"), of(".*")].concat();
+        found.sort_unstable();
+        found
+    }
 
     /// The files of a name in a folder and below it, sorted; nothing if not all of it
     /// can be looked at. By default there are none.

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use maitred_config::{Host, Site};
-use maitred_rules::path::{clean_path, is_dot_name, is_php_source};
+use maitred_config::{Destination, Host, Site};
+use maitred_rules::path::{CleanPath, clean_path, is_dot_name, is_php_source};
 use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
 
 use crate::file_draft::{FileDraft, PoolDraft};
@@ -154,6 +154,12 @@ fn rank(host: &Host, name: &str) -> Option<usize> {
     }
 }
 
+/// A request of any client for a path.
+fn any_request<'p>(path: &'p CleanPath<'p>) -> RuleRequest<'p> {
+    let client = ANY_CLIENT;
+    RuleRequest { path, query: None, scheme: "https", host: "zz9.example", client }
+}
+
 /// A written site.
 pub struct WrittenSite {
     site: Site,
@@ -180,14 +186,9 @@ impl WrittenSite {
     /// What any client gets at a decoded path.
     pub fn serve(&self, path: &str) -> Served {
         let Ok(clean) = clean_path(path) else { return Served::NOTHING };
-        let request = RuleRequest {
-            path: &clean,
-            query: None,
-            scheme: "https",
-            host: "zz9.example",
-            client: ANY_CLIENT,
+        let Verdict::Serve(serve) = self.rules.decide(&any_request(&clean)) else {
+            return Served::NOTHING;
         };
-        let Verdict::Serve(serve) = self.rules.decide(&request) else { return Served::NOTHING };
         if serve.rewritten.is_some() {
             return Served::NOTHING;
         }
@@ -207,6 +208,32 @@ impl WrittenSite {
             (true, _) | (_, true) => Served::NOTHING,
             (false, false) => Served { behind: Behind::File, users },
         }
+    }
+
+    /// The path that rewrites make of a decoded path, if some do.
+    pub fn rewritten(&self, path: &str) -> Option<String> {
+        let clean = clean_path(path).ok()?;
+        let Verdict::Serve(serve) = self.rules.decide(&any_request(&clean)) else { return None };
+        let path = serve.rewritten?.path;
+        let clean = clean_path(&path).ok()?;
+        String::from_utf8(clean.as_bytes().to_vec()).ok()
+    }
+
+    /// The pool that runs the script of a path; none if a FastCGI server does.
+    pub fn pool(&self, path: &str) -> Option<&str> {
+        let of_site = match &self.site.destination {
+            Destination::Pool(name) => Some(name.as_str()),
+            Destination::Upstream(_) => None,
+        };
+        self.rules.path_settings(path.as_bytes()).pool.or(of_site)
+    }
+
+    /// Whether a script runs for a path without a file.
+    pub fn has_front_script(&self, path: &str) -> bool {
+        let mut aliases = self.site.rules.aliases.iter();
+        let is_script = |file: &String| file.ends_with(".php");
+        self.site.front_controller.as_ref().is_some_and(is_script)
+            && !aliases.any(|one| path.starts_with(&one.path))
     }
 
     /// Whether no file of a path is sent to clients, or scripts alone send it.

@@ -63,6 +63,9 @@ pub struct Trust {
     pub proxies: Networks,
     /// The headers that they set or remove on every request.
     pub fields: Vec<ForwardedHeader>,
+    /// Whether a trusted address in a header is that of a further proxy. If not, the last address
+    /// is the client's.
+    pub is_recursive: bool,
 }
 
 /// The client as described by its proxy.
@@ -164,7 +167,7 @@ impl Trust {
     }
 
     /// The last address that is no trusted proxy's, from the end of the path; the first one if all
-    /// are trusted (nginx's `real_ip_recursive`). `None` if there is no header.
+    /// are trusted (nginx's `real_ip_recursive on`), or the last one. `None` if there is no header.
     fn client(
         &self,
         way: impl Iterator<Item = Result<SocketAddr, Fault>>,
@@ -176,7 +179,7 @@ impl Trust {
             }
             let hop = hop?;
             client = Some(hop);
-            if !self.proxies.contain(hop.ip()) {
+            if !self.is_recursive || !self.proxies.contain(hop.ip()) {
                 break;
             }
         }

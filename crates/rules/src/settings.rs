@@ -183,7 +183,7 @@ pub struct Alias {
     pub folder: PathBuf,
 }
 
-/// Settings for some paths.
+/// An entry of `paths`: settings for some paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathSettings {
     /// The paths.
@@ -192,8 +192,8 @@ pub struct PathSettings {
     pub pool: Option<String>,
     /// Largest request body in bytes, if not the site's.
     pub max_body_size: Option<u64>,
-    /// Their scripts get workers before those of other paths.
-    pub urgent: bool,
+    /// Whether their scripts get workers before those of other paths, if it says so.
+    pub urgent: Option<bool>,
 }
 
 /// A request rate limit per client.

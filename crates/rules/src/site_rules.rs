@@ -41,6 +41,27 @@ struct TargetTable {
     to: Vec<Template>,
 }
 
+/// The settings for one path: each is that of the first entry of `paths` that has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SettingsOfPath<'r> {
+    /// The pool that runs the scripts, if not the site's.
+    pub pool: Option<&'r str>,
+    /// Largest request body in bytes, if not the site's.
+    pub max_body_size: Option<u64>,
+    /// Whether the scripts get workers before those of other paths, if an entry says so.
+    pub urgent: Option<bool>,
+}
+
+impl<'r> SettingsOfPath<'r> {
+    fn or(self, entry: &'r PathSettings) -> SettingsOfPath<'r> {
+        SettingsOfPath {
+            pool: self.pool.or(entry.pool.as_deref()),
+            max_body_size: self.max_body_size.or(entry.max_body_size),
+            urgent: self.urgent.or(entry.urgent),
+        }
+    }
+}
+
 /// The request as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleRequest<'a> {
@@ -268,9 +289,10 @@ impl SiteRules {
         self.autoindex.first(path).is_some()
     }
 
-    /// The settings for a path.
-    pub fn path_settings(&self, path: &[u8]) -> Option<&PathSettings> {
-        self.paths.first(path).map(|at| &self.rules.paths[at])
+    /// The settings for a path. An entry without a setting leaves it to later ones.
+    pub fn path_settings(&self, path: &[u8]) -> SettingsOfPath<'_> {
+        let entries = self.paths.all(path).into_iter().map(|at| &self.rules.paths[at]);
+        entries.fold(SettingsOfPath::default(), SettingsOfPath::or)
     }
 
     /// The index of the upstream server for a path, instead of files and scripts.

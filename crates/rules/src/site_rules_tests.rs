@@ -208,7 +208,7 @@ fn each_rule_holds_for_its_paths_and_no_others() {
             path: pattern("/upload"),
             pool: None,
             max_body_size: Some(7),
-            urgent: false,
+            urgent: None,
         }],
         rate_limit: vec![limit("/login"), limit("/*")],
         error_pages: [(404, "/none.html".to_owned())].into(),
@@ -217,7 +217,7 @@ fn each_rule_holds_for_its_paths_and_no_others() {
     let site = SiteRules::compile(&rules).unwrap();
     assert_eq!(site.settings(), &rules);
     assert!(site.lists(b"/files/a/") && !site.lists(b"/"));
-    let size = |path: &[u8]| site.path_settings(path).and_then(|found| found.max_body_size);
+    let size = |path: &[u8]| site.path_settings(path).max_body_size;
     assert_eq!((size(b"/upload"), size(b"/upload/")), (Some(7), None));
     assert!(site.limits_rates());
     assert_eq!((site.rate_limits(b"/login"), site.rate_limits(b"/")), (vec![0, 1], vec![1]));
@@ -225,6 +225,31 @@ fn each_rule_holds_for_its_paths_and_no_others() {
     let none = SiteRules::compile(&Rules::default()).unwrap();
     assert!(!none.limits_rates() && !none.has_script_rules() && !none.lists(b"/files/"));
     assert_eq!(none.error_page(404), None);
+}
+
+#[test]
+fn each_setting_of_a_path_is_that_of_the_first_entry_that_has_it() {
+    let entry = |path: &str| PathSettings {
+        path: pattern(path),
+        pool: None,
+        max_body_size: None,
+        urgent: None,
+    };
+    let pool = |path: &str, name: &str| PathSettings { pool: Some(name.to_owned()), ..entry(path) };
+    let paths = vec![
+        PathSettings { max_body_size: Some(7), ..entry("/*") },
+        PathSettings { urgent: Some(false), ..pool("/admin/slow/*", "slow") },
+        PathSettings { urgent: Some(true), ..pool("/admin/*", "admin") },
+        PathSettings { max_body_size: Some(8), ..pool("/*", "www") },
+    ];
+    let site = SiteRules::compile(&Rules { paths, ..Rules::default() }).unwrap();
+    let of = |path: &str| {
+        let found = site.path_settings(path.as_bytes());
+        (found.pool, found.max_body_size, found.urgent)
+    };
+    assert_eq!(of("/x.php"), (Some("www"), Some(7), None));
+    assert_eq!(of("/admin/x.php"), (Some("admin"), Some(7), Some(true)));
+    assert_eq!(of("/admin/slow/x.php"), (Some("slow"), Some(7), Some(false)));
 }
 
 #[test]

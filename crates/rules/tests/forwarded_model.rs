@@ -33,6 +33,7 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
     let trust = Trust {
         proxies: Networks::new(&networks),
         fields: vec![ForwardedHeader::named(field).expect("a field")],
+        is_recursive: true,
     };
     match trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| lines.iter().map(Vec::as_slice)) {
         Ok(heard) => heard.client.map_or(Client::Proxy, |client| Client::At(client.ip())),
@@ -310,6 +311,7 @@ fn the_port_is_what_the_proxy_says() {
     let trust = Trust {
         proxies: Networks::new(&[parse_network("10.0.0.0/8").expect("a network")]),
         fields: vec![ForwardedHeader::named("Forwarded").expect("a field")],
+        is_recursive: true,
     };
     let line = b"for=\"203.0.113.9:4711\"".to_vec();
     let heard = trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| [&line[..]].into_iter());

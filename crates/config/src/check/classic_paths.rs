@@ -39,7 +39,7 @@ impl ClassicDraft {
             path,
             pool: Some(pool.clone()),
             max_body_size: None,
-            urgent: false,
+            urgent: None,
         };
         paths.map(settings).collect()
     }

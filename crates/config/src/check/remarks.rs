@@ -68,6 +68,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
         }
     }
     remarks.extend(of_client_certificates(table, config));
+    remarks.extend(of_all_proxies(table, config));
     let sites = table.get("sites");
     let sites = sites.and_then(|sites| sites.get_ref().as_array());
     let tables = sites.into_iter().flat_map(|sites| sites.iter());
@@ -86,6 +87,18 @@ fn of_client_certificates(table: &DeTable<'_>, config: &Config) -> Option<Fault>
     let sentence = "`client_certificates` is \"required\", and plain HTTP (`listen` at the top of \
                     the file) serves the same sites without one; set `redirect`, or leave out \
                     that `listen`";
+    Some(Fault::new(value.span(), sentence))
+}
+
+/// Proxies at every address, so that no address in a header is a client's.
+fn of_all_proxies(table: &DeTable<'_>, config: &Config) -> Option<Fault> {
+    let mut networks = config.trusted_proxies.iter();
+    let all = networks.find(|network| config.trusted_recursive && network.prefix_len() == 0)?;
+    let value = table.get("trusted_proxies")?;
+    let sentence = format!(
+        "`trusted_proxies` has {all}, every address: each client chooses its own by the headers \
+         that it sends; list the proxies alone, or set `trusted_recursive = false`"
+    );
     Some(Fault::new(value.span(), sentence))
 }
 

@@ -140,7 +140,7 @@ fn settle_rules(
         }
     }
     site.rules = draft.rules;
-    // Before the other paths, since the first match wins.
+    // Before the other paths, since the pool of the first match runs a script.
     let classic = draft.classic.into_settings(pools, &mut faults);
     site.rules.paths.splice(0..0, classic);
     let added = match draft.app {

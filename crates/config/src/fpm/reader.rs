@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         let options = glob::MatchOptions {
             require_literal_separator: true,
             require_literal_leading_dot: true,
-            ..glob::MatchOptions::default()
+            ..glob::MatchOptions::new()
         };
         let unusable = |why: String| {
             let (file, line) = (&place.file, place.line);

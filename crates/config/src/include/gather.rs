@@ -130,7 +130,7 @@ fn matches(pattern: &str, from: &Path) -> Result<Vec<PathBuf>, String> {
     let options = glob::MatchOptions {
         require_literal_separator: true,
         require_literal_leading_dot: true,
-        ..glob::MatchOptions::default()
+        ..glob::MatchOptions::new()
     };
     let found = glob::glob_with(&whole?, options)
         .map_err(|why| format!("which is no pattern of paths: {}", why.msg))?;

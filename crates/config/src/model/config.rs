@@ -73,6 +73,9 @@ pub struct Config {
     /// The request headers with the client's address (nginx's `real_ip_header`).
     pub trusted_headers: Vec<ForwardedHeader> =
         vec![ForwardedHeader::Addresses("x-forwarded-for".to_owned()), ForwardedHeader::Proto],
+    /// Whether trusted addresses in a header are those of further proxies (nginx's
+    /// `real_ip_recursive`).
+    pub trusted_recursive: bool = true,
     /// Whether connections to `listen` start with the PROXY protocol; requires `trusted_proxies`.
     pub proxy_protocol: bool = false,
     /// Least rate in bytes per second at which clients send a request body; 0 is none.

@@ -113,6 +113,7 @@ pub(super) const FOREIGN_NAMES: &[ForeignName] = &[
     ),
     nginx(&["limit_conn", "limit_conn_zone"], "write `connection_limit = 20` in [[sites]]"),
     nginx(&["real_ip_header"], "write `trusted_headers` before the first section"),
+    nginx(&["real_ip_recursive"], "write `trusted_recursive` before the first section"),
     nginx(&["set_real_ip_from"], "write `trusted_proxies` before the first section"),
     nginx(&["log_format"], "write `access_log_format = \"combined\"` before the first section"),
     nginx(&["client_body_timeout"], "write `min_request_rate = 500` before the first section"),

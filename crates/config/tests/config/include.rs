@@ -22,6 +22,7 @@ fn sites_and_pools_of_included_files_are_read_in_the_order_of_the_names() {
     folder.write("sites/b.toml", &site("b"));
     folder.write("sites/a.toml", &site("a"));
     folder.write("sites/.c.toml", "is not read");
+    folder.write("sites/C.TOML", "is not read");
     folder.write("sites/d.toml.bak", "is not read");
     folder.write("sites/e.toml/x", "is not read, since e.toml is a folder");
     let config = folder.good(&format!("{ALL}[[sites]]\nroot = \"public\"\npool = \"a\"\n"));

@@ -162,6 +162,23 @@ fn client_certificates_that_plain_http_does_without_get_a_warning() {
     assert_eq!(told("", ""), Vec::<String>::new());
 }
 
+#[test]
+fn proxies_at_every_address_get_a_warning() {
+    let folder = Folder::new();
+    let told = |top: &str| {
+        let told = remarks(&folder, &format!("{top}\n[[sites]]\nroot = \"public\"\n"));
+        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for all in ["0.0.0.0/0", "::/0"] {
+        let open = told(&format!("trusted_proxies = [\"10.0.0.1\", \"{all}\"]"));
+        let begins = format!("maitred.toml:1:19: `trusted_proxies` has {all}, every address");
+        assert!(open.len() == 1 && open[0].starts_with(&begins), "{open:?}");
+        let bounded = told(&format!("trusted_proxies = \"{all}\"\ntrusted_recursive = false"));
+        assert_eq!(bounded, Vec::<String>::new());
+    }
+    assert_eq!(told("trusted_proxies = \"10.0.0.0/8\""), Vec::<String>::new());
+}
+
 /// All files with this ending below a directory of the project.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {

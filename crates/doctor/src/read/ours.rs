@@ -165,8 +165,7 @@ fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
         Destination::Pool(name) => Some(name.as_str()),
         Destination::Upstream(_) => None,
     };
-    let settings = rules.path_settings(clean.as_bytes());
-    let pool = settings.and_then(|settings| settings.pool.as_deref()).or(own);
+    let pool = rules.path_settings(clean.as_bytes()).pool.or(own);
     let is_proxied = rules.proxy(clean.as_bytes()).is_some();
     pool == Some(of.name.as_str()) && serve.auth == [None, None] && !is_proxied
 }

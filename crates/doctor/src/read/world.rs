@@ -138,7 +138,7 @@ impl World {
         let options = glob::MatchOptions {
             require_literal_separator: true,
             require_literal_leading_dot: true,
-            ..glob::MatchOptions::default()
+            ..glob::MatchOptions::new()
         };
         let found = glob::glob_with(&below.to_string_lossy(), options);
         let found = found.into_iter().flatten().filter_map(Result::ok);

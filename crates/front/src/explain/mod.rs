@@ -18,8 +18,7 @@ use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
-use maitred_rules::settings::PathSettings;
-use maitred_rules::site_rules::{Refusal, RuleRequest, Step, Verdict};
+use maitred_rules::site_rules::{Refusal, RuleRequest, SettingsOfPath, Step, Verdict};
 
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
@@ -239,7 +238,7 @@ impl Explainer<'_> {
             Route::Refused(refused) => self.refuse(refused.status, refused.why),
         }
         self.own_body_size(settings);
-        if settings.is_some_and(|settings| settings.urgent) {
+        if settings.urgent == Some(true) {
             self.said.say("queue", "urgent: before all others (paths)");
         }
         Ok(())
@@ -351,8 +350,8 @@ impl Explainer<'_> {
         }
     }
 
-    fn own_body_size(&mut self, settings: Option<&PathSettings>) {
-        if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
+    fn own_body_size(&mut self, settings: SettingsOfPath<'_>) {
+        if let Some(most) = settings.max_body_size {
             self.said.say("max_body_size", format!("{most} bytes (paths)"));
         }
     }
@@ -416,9 +415,8 @@ enum Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    fn of(settings: Option<&'a PathSettings>, destination: &'a Destination) -> Runner<'a> {
-        let own = settings.and_then(|settings| settings.pool.as_deref());
-        match (own, destination) {
+    fn of(settings: SettingsOfPath<'a>, destination: &'a Destination) -> Runner<'a> {
+        match (settings.pool, destination) {
             (Some(name), _) => Runner::Pool { name, is_of_paths: true },
             (None, Destination::Pool(name)) => Runner::Pool { name, is_of_paths: false },
             (None, Destination::Upstream(upstream)) => Runner::Upstream(upstream),

@@ -203,12 +203,11 @@ impl<'r> RulesCheck<'r> {
     /// Applies the `paths` settings: pool, largest body and queue priority.
     fn apply_path_settings(&mut self, path: &CleanPath<'_>) {
         let context = &mut self.context;
-        if let Some(settings) = self.rules.path_settings(path.as_bytes()) {
-            context.backend = context.site.backend_of(settings.pool.as_deref());
-            context.max_body_size = settings.max_body_size.unwrap_or(context.max_body_size);
-            if settings.urgent {
-                context.lane = Priority::Urgent;
-            }
+        let settings = self.rules.path_settings(path.as_bytes());
+        context.backend = context.site.backend_of(settings.pool);
+        context.max_body_size = settings.max_body_size.unwrap_or(context.max_body_size);
+        if settings.urgent == Some(true) {
+            context.lane = Priority::Urgent;
         }
     }
 

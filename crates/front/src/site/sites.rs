@@ -171,6 +171,7 @@ impl Sites {
             trust: Trust {
                 proxies: Networks::new(&config.trusted_proxies),
                 fields: config.trusted_headers.clone(),
+                is_recursive: config.trusted_recursive,
             },
             admin: config.admin_access.clone(),
             sends_request_id: config.send_request_id,

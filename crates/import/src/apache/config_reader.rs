@@ -356,11 +356,13 @@ impl ConfigReader<'_> {
             true => path.to_owned(),
             false => format!("{}/{path}", self.server_root),
         };
-        let mut files = self.files.glob(&pattern);
-        // A folder stands for all files in it.
-        let inner = self.files.glob(&format!("{}/*", pattern.trim_end_matches('/')));
-        if !inner.is_empty() && !pattern.contains(['*', '?', '[']) {
-            files = inner;
+        // A folder stands for all files in it, and a wildcard for no hidden ones.
+        let mut files = match pattern.contains(['*', '?', '[']) {
+            true => Vec::new(),
+            false => self.files.entries(&pattern),
+        };
+        if files.is_empty() {
+            files = self.files.glob(&pattern);
         }
         let is_optional = directive.is("IncludeOptional");
         let mut found = Vec::new();

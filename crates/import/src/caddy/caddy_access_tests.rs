@@ -2,7 +2,7 @@
 
 use maitred_config::Config;
 
-use super::tests::of;
+use super::tests::{of, with_pools};
 use crate::Imported;
 
 fn config(imported: &Imported) -> Config {
@@ -434,4 +434,40 @@ fn more_paths_than_can_be_compared_are_named() {
     assert!(!few.contains("there are too many paths"), "{few}");
     let many = of_count(300).report.to_string();
     assert!(many.contains("there are too many paths without a `file_server`"), "{many}");
+}
+
+#[test]
+fn scripts_run_in_the_pool_that_caddy_chooses() {
+    let of_admin = |user: &str, lines: &str| {
+        let pool = |name: &str, user: &str| {
+            format!("[{name}]\nlisten = /run/{name}.sock\nuser = {user}\npm = ondemand\n")
+        };
+        let lines = lines.replace("ADMIN", "unix//run/admin.sock");
+        let lines = lines.replace("WWW", "unix//run/www.sock");
+        let text = format!(":80 {{\nroot * /srv/app\n{lines}\nfile_server\n}}");
+        with_pools(&text, &(pool("admin", user) + &pool("www", "www")))
+    };
+    let sized = "handle /admin/* {\nphp_fastcgi ADMIN\nfile_server\n}\nhandle {\n\
+                 request_body {\nmax_size 10MB\n}\nphp_fastcgi WWW\nfile_server\n}";
+    let imported = of_admin("admin", sized);
+    let site = config(&imported).sites.remove(0);
+    let rules = maitred_rules::SiteRules::compile(&site.rules).expect("they are right");
+    assert_eq!(rules.path_settings(b"/x.php").pool, Some("www"), "{}", imported.toml);
+    assert_eq!(rules.path_settings(b"/admin/x.php").pool, None, "{}", imported.toml);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    for lines in [
+        // The front controller is that of all paths, and not of the pool of its path.
+        "try_files {path} /index.php\nphp_fastcgi /admin/* ADMIN\nphp_fastcgi WWW",
+        // A path is rewritten to a script of all paths.
+        "handle /admin/* {\nrewrite /admin/x /index.php\nphp_fastcgi ADMIN\nfile_server\n}\n\
+         handle {\nphp_fastcgi WWW\nfile_server\n}",
+        // Files that no pool belongs to.
+        "handle /files/* {\nfile_server\n}\nhandle /admin/* {\nphp_fastcgi ADMIN\nfile_server\n\
+         }\nhandle {\nphp_fastcgi WWW\nfile_server\n}",
+    ] {
+        let other = of_admin("admin", lines);
+        assert!(!other.report.keeps_access(), "{lines}\n{}\n{}", other.toml, other.report);
+        let same = of_admin("www", lines);
+        assert!(same.report.keeps_access(), "{lines}\n{}\n{}", same.toml, same.report);
+    }
 }

@@ -3,15 +3,16 @@
 //! This is the last of the rules of the import, and knows none of the others: it looks at paths for
 //! all matchers of a site, and compares.
 
-use super::caddy_search::{CaddyReply, CaddySearch};
+use super::caddy_search::{CaddyReply, CaddySearch, SearchedBlock};
 use super::config_tree::SiteBlock;
 use super::path_areas::CaddyPath;
 use super::request_tests::TestedPath;
+use crate::fpm::{PassTarget, PoolPlan};
 use crate::report::{ImportReport, SourceLine};
 use crate::rule_examples::{crossed_paths, within_bounds};
 use crate::served::{RulePaths, ServedRule};
 use crate::source_directive::Directive;
-use crate::written_site::{Behind, WrittenSite, WrittenSites};
+use crate::written_site::{Behind, Served, WrittenSite, WrittenSites};
 
 /// Deepest block that is searched for paths.
 const MAX_DEPTH: usize = 20;
@@ -22,21 +23,42 @@ const UNKNOWN_PATH: &str = "/zz9";
 /// A hidden file that is served here.
 const WELL_KNOWN: &str = "/.well-known/zz9";
 
+/// What runs the scripts of a directive.
+pub(super) struct ScriptRunner {
+    /// The directive.
+    pub line: Directive,
+    /// The pool or the FastCGI server.
+    pub target: PassTarget,
+}
+
 /// A written site and the block that it is of.
 pub(super) struct ImportedBlock {
     /// A name of the site.
     pub host: String,
     /// The block.
     pub block: SiteBlock,
+    /// What runs its scripts.
+    pub runners: Vec<ScriptRunner>,
 }
 
-/// Names the directives of Caddy whose paths are served to more clients.
+/// All blocks, and the pools of php-fpm.
+#[derive(Clone, Copy)]
+pub(super) struct ImportedBlocks<'i> {
+    /// The blocks of the written sites, in their order.
+    pub blocks: &'i [ImportedBlock],
+    /// The pools.
+    pub pools: &'i PoolPlan,
+}
+
+/// Names the directives of Caddy whose paths are served to more clients, or by scripts with other
+/// rights.
 pub(super) fn report(
     written: &WrittenSites,
-    blocks: &[ImportedBlock],
+    imported: ImportedBlocks<'_>,
     search: CaddySearch<'_>,
     report: &mut ImportReport,
 ) {
+    let ImportedBlocks { blocks, pools } = imported;
     for (one, site) in blocks.iter().zip(written.all()) {
         let Some(site) = site else { continue };
         let mut rules = Vec::new();
@@ -44,49 +66,99 @@ pub(super) fn report(
         let paths = within_bounds(crossed_paths(&rules), rules.len() * blocks.len());
         let paths = paths.chain([WELL_KNOWN.to_owned()]);
         let searched = search.block(&one.block.directives, &one.host);
-        let serve = |text: &str, is_file: bool| {
-            searched.serve(&TestedPath { text: text.to_owned(), is_file })
-        };
-        let front = serve(UNKNOWN_PATH, false).and_then(|reply| reply.script);
-        let find = |path: &str| {
-            let old = serve(path, true)?;
-            laxer(&old, site, path, front.as_ref()).map(|how| (old, how))
-        };
+        let front = reply(&searched, UNKNOWN_PATH, false).filter(|reply| reply.script.is_some());
+        let compared = ComparedBlock { searched, site, runners: &one.runners, pools, front };
         for path in paths {
             // Caddy ignores the case of all paths, and only rules about access do so here.
-            let small = find(&path.to_lowercase());
-            if let Some((old, how)) = find(&path).filter(|_| small.is_some()) {
+            let small = compared.laxer(&path.to_lowercase());
+            if let Some((old, how)) = compared.laxer(&path).filter(|_| small.is_some()) {
                 add(report, &one.block, &old, &format!("at paths such as `{path}` {how}"));
             }
         }
     }
 }
 
-/// How a written site is laxer than Caddy, whose front controller runs by its own name as well.
-fn laxer(
-    old: &CaddyReply<'_>,
-    site: &WrittenSite,
-    path: &str,
-    front: Option<&String>,
-) -> Option<&'static str> {
-    let new = site.serve(path);
-    let file = site.file(path);
-    match new.behind {
-        Behind::Nothing => None,
-        Behind::Server if !old.is_proxied => Some("Caddy passes no request to that server"),
-        Behind::File if old.file.as_ref() != Some(&file) => Some("Caddy sends no such file"),
-        Behind::Script if ![old.script.as_ref(), front].contains(&Some(&file)) => {
-            Some("Caddy does not run this script")
+/// What Caddy sends at a path, with a file of its name or without one.
+fn reply<'c>(searched: &SearchedBlock<'c>, path: &str, is_file: bool) -> Option<CaddyReply<'c>> {
+    searched.serve(&TestedPath { text: path.to_owned(), is_file })
+}
+
+/// A block of Caddy beside the site that is written for it.
+struct ComparedBlock<'c, 'i> {
+    searched: SearchedBlock<'c>,
+    site: &'i WrittenSite,
+    runners: &'i [ScriptRunner],
+    pools: &'i PoolPlan,
+    /// The front controller of all paths without a file.
+    front: Option<CaddyReply<'c>>,
+}
+
+impl<'c> ComparedBlock<'c, '_> {
+    /// How the written site is laxer at a path, and what Caddy sends there.
+    fn laxer(&self, path: &str) -> Option<(CaddyReply<'c>, &'static str)> {
+        let old = reply(&self.searched, path, true)?;
+        let new = self.site.serve(path);
+        if let Some(how) = self.laxer_with_file(&old, &new, path) {
+            return Some((old, how));
         }
-        _ if old.needs_user && new.users.is_none() => Some("Caddy requires a user"),
-        _ => None,
+        if let (Some(_), Some(to)) = (&old.script, self.site.rewritten(path)) {
+            let is_alike = self.is_run_alike(&to, Some(&old));
+            return (!is_alike)
+                .then_some((old, "Caddy runs what it is rewritten to in another pool"));
+        }
+        let is_front = self.site.has_front_script(path)
+            && [Behind::File, Behind::Script].contains(&new.behind);
+        let missing = reply(&self.searched, path, false).filter(|_| is_front)?;
+        let runner = Some(&missing).filter(|missing| missing.script.is_some());
+        let is_alike = self.is_run_alike(path, runner.or(self.front.as_ref()));
+        (!is_alike).then_some((missing, "Caddy runs the front controller in another pool"))
+    }
+
+    /// The same if there is a file with the name of the path. Caddy's front controller runs by its
+    /// own name as well.
+    fn laxer_with_file(
+        &self,
+        old: &CaddyReply<'c>,
+        new: &Served,
+        path: &str,
+    ) -> Option<&'static str> {
+        let file = self.site.file(path);
+        let runs = |reply: &&CaddyReply<'_>| reply.script.as_ref() == Some(&file);
+        let runner = [Some(old), self.front.as_ref()].into_iter().flatten().find(runs);
+        match new.behind {
+            Behind::Nothing => None,
+            Behind::Server if !old.is_proxied => Some("Caddy passes no request to that server"),
+            Behind::File if old.file.as_ref() != Some(&file) => Some("Caddy sends no such file"),
+            Behind::Script if runner.is_none() => Some("Caddy does not run this script"),
+            Behind::Script if !self.is_run_alike(path, runner) => {
+                Some("Caddy runs this script in another pool")
+            }
+            _ if old.needs_user && new.users.is_none() => Some("Caddy requires a user"),
+            _ => None,
+        }
+    }
+
+    /// Whether the pool of a path has the rights of the one that runs a script in Caddy.
+    fn is_run_alike(&self, path: &str, old: Option<&CaddyReply<'_>>) -> bool {
+        let line = old.and_then(|old| old.by.last()).copied();
+        let runner = self.runners.iter().find(|one| Some(&one.line) == line);
+        match (runner.map(|one| &one.target), self.site.pool(path)) {
+            (Some(PassTarget::Pool(old)), Some(new)) => {
+                let is_frankenphp = |name| !self.pools.has(name);
+                old == new
+                    || self.pools.have_same_rights(old, new)
+                    || is_frankenphp(old) && is_frankenphp(new)
+            }
+            (Some(PassTarget::Pool(_)), None) | (Some(PassTarget::Upstream(_)), Some(_)) => false,
+            (None, _) | (Some(PassTarget::Upstream(_)), None) => true,
+        }
     }
 }
 
 /// Adds a finding for a directive, if none of those on the way has one about access.
 fn add(report: &mut ImportReport, block: &SiteBlock, old: &CaddyReply<'_>, how: &str) {
     let is_there = |place: &SourceLine| old.by.iter().any(|one| one.place == *place);
-    let why = format!("{how}: write `deny` or `deny_php` of the site");
+    let why = format!("{how}: write `deny`, `deny_php` or `paths` of the site");
     match old.by.last() {
         Some(last) if !report.leaves_access_out(is_there) => {
             report.access_left_out(&last.place, &last.shown(), &why);
@@ -167,11 +239,16 @@ mod tests {
         let parsed = maitred_config::parse(&site, std::path::Path::new("/maitred.toml"));
         assert!(parsed.is_ok(), "{site}");
         let blocks = config.sites.iter().cloned();
-        let blocks = blocks.map(|block| ImportedBlock { host: "a.example".to_owned(), block });
+        let blocks = blocks.map(|block| ImportedBlock {
+            host: "a.example".to_owned(),
+            block,
+            runners: Vec::new(),
+        });
         let blocks: Vec<ImportedBlock> = blocks.collect();
         let order = DirectiveOrder::new(&[]);
         let search = CaddySearch { environment: &|_| None, main: "/c/Caddyfile", order: &order };
-        report(&WrittenSites::of_toml(&site, &[""]), &blocks, search, &mut found);
+        let imported = ImportedBlocks { blocks: &blocks, pools: &PoolPlan::default() };
+        report(&WrittenSites::of_toml(&site, &[""]), imported, search, &mut found);
         found.to_string()
     }
 

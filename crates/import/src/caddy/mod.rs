@@ -37,7 +37,7 @@ use caddy_search::CaddySearch;
 use config_tree::CaddyConfig;
 use directive_order::DirectiveOrder;
 use global_options::GlobalOptions;
-use laxer_blocks::ImportedBlock;
+use laxer_blocks::{ImportedBlock, ImportedBlocks, ScriptRunner};
 
 /// Where Caddy's configuration comes from.
 pub struct CaddySource<'s> {
@@ -66,6 +66,8 @@ struct CaddyImport<'w> {
     /// FrankenPHP's pools.
     own_pools: Vec<PoolDraft>,
     user_files: Vec<UserFile>,
+    /// What runs the scripts of the site that is read.
+    runners: Vec<ScriptRunner>,
     /// The blocks of the written sites, in their order.
     blocks: Vec<ImportedBlock>,
 }
@@ -93,6 +95,7 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
         access_log: None,
         own_pools: Vec::new(),
         user_files: Vec::new(),
+        runners: Vec::new(),
         blocks: Vec::new(),
     };
     site_addresses::sites(&mut shared, &mut file);
@@ -120,7 +123,8 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
     }
     let written = WrittenSites::of(&file, main, &mut report);
     let search = CaddySearch { environment, main, order: &order };
-    laxer_blocks::report(&written, &blocks, search, &mut report);
+    let imported = ImportedBlocks { blocks: &blocks, pools: &pools };
+    laxer_blocks::report(&written, imported, search, &mut report);
     Ok(Imported { toml: file.to_toml(main), report, user_files })
 }
 

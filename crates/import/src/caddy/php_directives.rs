@@ -1,5 +1,6 @@
 //! PHP: `php_fastcgi`, and FrankenPHP's `php_server` and `php`.
 
+use super::laxer_blocks::ScriptRunner;
 use super::path_areas::BlockPaths;
 use super::served_areas::ServedArea;
 use super::site_walk::{Asked, BlockContext, SiteWalk};
@@ -64,8 +65,9 @@ impl SiteWalk<'_, '_, '_> {
             let why = format!("one server of {}; the others are left out", asked.arguments.len());
             self.shared.report.changed(&line.place, &line.shown(), &why);
         }
-        let pool = match &target {
-            PassTarget::Pool(name) => name.clone(),
+        self.shared.runners.push(ScriptRunner { line: line.clone(), target: target.clone() });
+        let pool = match target {
+            PassTarget::Pool(name) => name,
             PassTarget::Upstream(_) => String::new(),
         };
         let root = self.php_options(line, &pool).or(context.root.clone());
@@ -219,6 +221,8 @@ impl SiteWalk<'_, '_, '_> {
             Some(worker) => self.worker_pool(&worker, root.as_ref()),
             None => pool,
         };
+        let target = PassTarget::Pool(pool.clone());
+        self.shared.runners.push(ScriptRunner { line: line.clone(), target });
         let is_new = !self.served.iter().any(|one| one.runs_php());
         match is_new {
             true => {

@@ -70,7 +70,8 @@ pub(super) fn sites(shared: &mut CaddyImport<'_>, file: &mut FileDraft) {
             reached(shared, one, &all, &mut site);
             file.sites.push(site);
             let host = group.first().map(|one| one.replace('*', UNKNOWN)).unwrap_or_default();
-            shared.blocks.push(ImportedBlock { host, block: one.block.clone() });
+            let runners = std::mem::take(&mut shared.runners);
+            shared.blocks.push(ImportedBlock { host, block: one.block.clone(), runners });
         }
     }
 }

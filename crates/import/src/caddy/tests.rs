@@ -39,8 +39,12 @@ fn of_files(files: &[(&str, &str)]) -> Result<Imported, String> {
 
 /// The result for a Caddyfile beside a php-fpm at `/run/php.sock`.
 pub(super) fn of(text: &str) -> Imported {
-    let pool = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n";
-    of_files(&[("/etc/caddy/Caddyfile", text), ("/fpm.conf", pool)]).expect("it can be imported")
+    with_pools(text, "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n")
+}
+
+/// The result for a Caddyfile beside these pools of php-fpm.
+pub(super) fn with_pools(text: &str, pools: &str) -> Imported {
+    of_files(&[("/etc/caddy/Caddyfile", text), ("/fpm.conf", pools)]).expect("it can be imported")
 }
 
 fn has(imported: &Imported, lines: &[&str]) {

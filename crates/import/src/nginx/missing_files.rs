@@ -19,9 +19,9 @@ const SITE_FOLDER: &str = "^(/[^/]+)?";
 
 /// The names in a folder.
 fn names_in(files: &dyn FileReader, folder: &str) -> Vec<String> {
-    let found = files.glob(&format!("{}/*", folder.trim_end_matches('/')));
+    let found = files.entries(folder);
     let names = found.iter().filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned()));
-    names.filter(|name| name != "*").collect()
+    names.filter(|name| name != "*" && name != ".*").collect()
 }
 
 impl<'a> ServerImport<'_, 'a> {

@@ -142,6 +142,11 @@ fn real_ip(scope: &Scope<'_>, file: &mut FileDraft, report: &mut ImportReport) {
     // nginx's default is not maitred's.
     let (name, place) = header.map_or(("X-Real-IP", &first.place), |one| (one.first(), &one.place));
     file.server.set("trusted_headers", Placed::new(crate::toml_text::strings([name]), place));
+    let recursive = scope.own("real_ip_recursive").last();
+    if recursive.is_none_or(|one| one.first() != "on") {
+        let place = recursive.map_or(&first.place, |one| &one.place);
+        file.server.set("trusted_recursive", Placed::new("false".to_owned(), place));
+    }
     for one in header.into_iter().chain(scope.own("real_ip_recursive")) {
         report.kept(&one.place, &one.shown());
     }
@@ -227,6 +232,12 @@ mod tests {
         {
             let toml = of(lines).toml;
             assert!(toml.contains(&format!("trusted_headers = [\"{header}\"]")), "{toml}");
+        }
+        for (lines, is_recursive) in
+            [("", false), ("real_ip_recursive off;", false), ("real_ip_recursive on;", true)]
+        {
+            let toml = of(lines).toml;
+            assert_eq!(!toml.contains("trusted_recursive = false"), is_recursive, "{toml}");
         }
         let proxied = of("real_ip_header proxy_protocol;");
         assert!(!proxied.report.keeps_access() && !proxied.toml.contains("trusted_"));

@@ -104,8 +104,11 @@ impl TreeReader<'_> {
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{}/{path}", self.folder),
         };
+        let mut files = self.files.glob(&pattern);
+        // glob(3) sorts whole paths; the order decides about the default server.
+        files.sort_unstable();
         let mut found = Vec::new();
-        for file in self.files.glob(&pattern) {
+        for file in files {
             match self.file(&file, depth + 1) {
                 Ok(directives) => found.extend(directives),
                 Err(why) if why.contains(" cannot be read: ") => {

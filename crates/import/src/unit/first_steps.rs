@@ -28,6 +28,8 @@ pub(super) struct UnitReply {
     pub files: Vec<String>,
     /// The script that runs, if no file is there.
     pub script: Option<String>,
+    /// The application that has the request.
+    pub application: Option<String>,
     /// Whether another server has the request.
     pub is_proxied: bool,
     /// Whether no step has the request.
@@ -87,6 +89,7 @@ impl<'c> UnitSearch<'c> {
                 _ if pass.contains('$') => return None,
                 Some("applications") => {
                     reply.script = self.script(&pass, request.path);
+                    reply.application = pass.split('/').nth(1).map(str::to_owned);
                     return Some(reply);
                 }
                 Some("routes") => match self.step(&pass, request, &mut reply)? {

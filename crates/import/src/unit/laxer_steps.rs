@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::first_steps::{UnitReply, UnitRequest, UnitSearch};
 use super::{UnitConfig, names, route_pointers};
 use crate::escapes::percent_decoded;
+use crate::file_draft::PoolDraft;
 use crate::report::{ImportReport, SourceLine};
 use crate::rule_examples::{crossed_paths, within_bounds};
 use crate::served::{RulePaths, ServedRule};
@@ -27,9 +28,18 @@ const WELL_KNOWN: &str = "/.well-known/zz9";
 /// A name that no configuration has.
 const UNKNOWN_HOST: &str = "zz9.example";
 
+/// What the written sites are, and the pools of their scripts.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenRoutes<'w> {
+    /// The sites.
+    pub sites: &'w WrittenSites,
+    /// The pools, each of one application.
+    pub pools: &'w [PoolDraft],
+}
+
 /// Names the steps of Unit whose paths are served to more clients by the written sites.
 pub(super) fn report(
-    written: &WrittenSites,
+    written: WrittenRoutes<'_>,
     config: &UnitConfig,
     pass: &str,
     report: &mut ImportReport,
@@ -42,13 +52,14 @@ pub(super) fn report(
     let paths = paths.filter(|path| !is_almost_script(path));
     let paths: Vec<String> = paths.chain([WELL_KNOWN.to_owned()]).collect();
     for host in &hosts {
-        let Some(site) = written.of_host(host) else { continue };
+        let Some(site) = written.sites.of_host(host) else { continue };
         let serve = |path: &str| search.serve(pass, &UnitRequest { host, path });
         let of_all = serve(UNKNOWN_PATH).and_then(|reply| reply.script);
         let fronts = FrontScripts { of_some: &of_some, of_all };
         for path in &paths {
             let Some(old) = serve(path) else { continue };
-            if let Some(how) = laxer(&old, site, path, &fronts) {
+            let how = laxer(&old, site, path, &fronts);
+            if let Some(how) = how.or_else(|| runs_apart(&old, site, path, written.pools)) {
                 add(report, config, &old, &UnitRequest { host, path }, how);
             }
         }
@@ -81,7 +92,7 @@ fn add(
         host => format!(" of {host}"),
     };
     let why = format!(
-        "at paths such as `{}`{host} {how}: write `deny` or `deny_php` of the site",
+        "at paths such as `{}`{host} {how}: write `deny`, `deny_php` or `paths` of the site",
         request.path
     );
     report.access_left_out(place, "match", &why);
@@ -112,6 +123,20 @@ fn laxer(
             (!is_known).then_some("Unit does not run this script")
         }
     }
+}
+
+/// How a path runs a script in another pool than that of its application.
+fn runs_apart(
+    old: &UnitReply,
+    site: &WrittenSite,
+    path: &str,
+    pools: &[PoolDraft],
+) -> Option<&'static str> {
+    old.script.as_ref()?;
+    let pool = pools.iter().find(|pool| Some(&pool.origin) == old.application.as_ref())?;
+    let is_served = site.serve(path).behind != Behind::Nothing;
+    let is_own = site.pool(path) == Some(pool.name.as_str());
+    (is_served && !is_own).then_some("Unit runs the script of another application")
 }
 
 /// Whether Unit runs a script of a folder.
@@ -226,10 +251,15 @@ mod tests {
         let lines = json_places::lines(&text);
         let config = UnitConfig { file: Rc::from("unit.json"), root, lines };
         let parsed = maitred_config::parse(sites, std::path::Path::new("/maitred.toml"));
-        let count = parsed.unwrap_or_else(|why| panic!("{why}\n{sites}")).sites.len();
+        let parsed = parsed.unwrap_or_else(|why| panic!("{why}\n{sites}"));
         let mut found = ImportReport::default();
-        let written = WrittenSites::of_toml(sites, &vec![""; count]);
-        report(&written, &config, "routes/main", &mut found);
+        let written = WrittenSites::of_toml(sites, &vec![""; parsed.sites.len()]);
+        let pools = parsed.pools.into_iter().map(|pool| {
+            let (name, origin) = (pool.name.clone(), pool.name);
+            PoolDraft { name, origin, ..PoolDraft::default() }
+        });
+        let written = WrittenRoutes { sites: &written, pools: &pools.collect::<Vec<_>>() };
+        report(written, &config, "routes/main", &mut found);
         found.to_string()
     }
 
@@ -324,6 +354,19 @@ mod tests {
         let scripts = |root: &str| format!("{SITE}root = \"{root}\"\ndeny = [\"~[^p]$\"]\n");
         assert!(found(all, &scripts("/srv/b")).contains("Unit does not run this script"));
         assert_eq!(found(all, &scripts("/srv/a")), "");
+    }
+
+    #[test]
+    fn scripts_run_in_the_pool_of_their_application() {
+        let all = r#""main": [{"action": {"pass": "applications/b"}}]"#;
+        let site = |pool: &str| {
+            let rules = "root = \"/srv/b\"\nallow_php = [\"/index.php\"]\ndeny = [\"~[^p]$\"]";
+            format!("[pools.a]\n[pools.b]\n{SITE}{rules}\npool = \"{pool}\"\n")
+        };
+        assert_eq!(found(all, &site("b")), "");
+        assert!(found(all, &site("a")).contains("the script of another application"));
+        let paths = "paths = [{ path = \"/*\", pool = \"b\" }]\n";
+        assert_eq!(found(all, &format!("{}{paths}", site("a"))), "");
     }
 
     #[test]

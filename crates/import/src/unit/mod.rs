@@ -14,6 +14,7 @@ mod uri_patterns;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use laxer_steps::WrittenRoutes;
 use serde_json::Value;
 
 use crate::file_draft::{FileDraft, Placed};
@@ -89,8 +90,9 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
     if let Some((pass, _)) = passes(&config).first() {
-        let written = WrittenSites::of(&file, main, &mut report);
-        laxer_steps::report(&written, &config, pass, &mut report);
+        let sites = WrittenSites::of(&file, main, &mut report);
+        let written = WrittenRoutes { sites: &sites, pools: &file.pools };
+        laxer_steps::report(written, &config, pass, &mut report);
     }
     Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
@@ -127,7 +129,7 @@ pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
 
 /// The listeners and their sites. Whether a site serves something.
 fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
-    let (mut plain, mut tls) = (Vec::new(), Vec::new());
+    let (mut plain, mut tls, mut proxies) = (Vec::new(), Vec::new(), None);
     for name in names(config, "/listeners") {
         let pointer = format!("/listeners/{}", name.replace('/', "~1"));
         let place = config.place(&pointer);
@@ -146,6 +148,12 @@ fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportRepor
         }
         if config.get(&format!("{pointer}/tls/conf_commands")).is_some() {
             report.left_out(&place, "conf_commands", "set `min_version` in [tls]");
+        }
+        let own = config.get(&format!("{pointer}/forwarded"));
+        if *proxies.get_or_insert(own) != own {
+            let why = "each listener has its own trusted proxies in Unit, and all have the same \
+                       here: write `trusted_proxies` by hand";
+            report.access_left_out(&place, "forwarded", why);
         }
         forwarded(config, &pointer, file, report);
         report.kept(&place, &format!("listeners {name}"));
@@ -191,6 +199,9 @@ fn forwarded(config: &UnitConfig, listener: &str, file: &mut FileDraft, report: 
         return report.access_left_out(&place, "forwarded", why);
     }
     file.server.set("trusted_proxies", Placed::new(toml_text::strings(sources), &place));
+    if forwarded.get("recursive").and_then(Value::as_bool) != Some(true) {
+        file.server.set("trusted_recursive", Placed::new("false".to_owned(), &place));
+    }
     let headers = [forwarded.get("client_ip"), forwarded.get("protocol")];
     let headers: Vec<&str> = headers.into_iter().flatten().filter_map(Value::as_str).collect();
     if !headers.is_empty() {
@@ -301,6 +312,29 @@ mod tests {
         let imported = of_routes(&format!("[{rest}]"), "app.php");
         has(&imported.toml, &["allow_php", "\"/app.php\",", "front_controller = \"/app.php\""]);
         assert!(imported.report.keeps_access(), "{}", imported.report);
+    }
+
+    #[test]
+    fn the_last_address_of_a_header_is_the_clients_without_recursion() {
+        let of = |first: &str, second: &str| {
+            let text = format!(
+                r#"{{"listeners": {{"*:80": {{"pass": "routes"{first}}}, "*:81": {{"pass": "routes"
+                {second}}}}}, "routes": [{{"action": {{"share": "/srv/a$uri"}}}}]}}"#
+            );
+            let imported = import(&OnlyFile(text), "unit.json").expect("it can be imported");
+            let is_last = imported.toml.contains("\ntrusted_recursive = false");
+            (is_last, imported.report.keeps_access())
+        };
+        let proxies = |more: &str| {
+            let source = r#""client_ip": "X-Forwarded-For", "source": "10.0.0.0/8""#;
+            format!(r#", "forwarded": {{{source}{more}}}"#)
+        };
+        let (off, on) = (proxies(""), proxies(r#", "recursive": true"#));
+        assert_eq!(of(&off, &off), (true, true));
+        assert_eq!(of(&on, &on), (false, true));
+        for (first, second) in [(&on, &off), (&off, &String::new()), (&String::new(), &on)] {
+            assert!(!of(first, second).1, "{first} {second}");
+        }
     }
 
     #[test]

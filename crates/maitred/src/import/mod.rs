@@ -5,8 +5,10 @@ mod named_files;
 pub mod options;
 mod prove;
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,8 +72,11 @@ impl FileReader for Disk {
         if !pattern.contains(['*', '?', '[']) {
             return vec![pattern.to_owned()];
         }
-        let found = glob::glob(pattern).into_iter().flatten().flatten();
-        found.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
+        // `**` is no other wildcard than `*` for any server.
+        let pattern = pattern.replace("**", "*");
+        let found = glob::glob(&pattern).into_iter().flatten().flatten();
+        let shown = found.filter(|path| has_literal_dots(Path::new(&pattern), path));
+        shown.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
     }
 
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
@@ -82,6 +87,16 @@ impl FileReader for Disk {
         let real = std::fs::canonicalize(path).ok()?;
         real.to_str().map(str::to_owned)
     }
+}
+
+/// Whether each hidden name of a path is for a part of the pattern that starts with a dot, and none
+/// is the folder itself or the one above. With the option of crate glob, `.*` matches nothing.
+fn has_literal_dots(pattern: &Path, path: &Path) -> bool {
+    let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".");
+    let is_shown = |(name, part): (&OsStr, &OsStr)| {
+        name == part || name != ".." && (!is_hidden(name) || is_hidden(part))
+    };
+    path.iter().count() == pattern.iter().count() && path.iter().zip(pattern).all(is_shown)
 }
 
 /// Imports a configuration: the result to a file or standard output, the report to standard error.
@@ -275,6 +290,54 @@ fn write(file: &Path, text: &str, mode: u32) -> Result<File, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The result for a folder of sites, which a file of a server includes.
+    fn including(server: ForeignServer, text: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
+        std::fs::create_dir(folder.path().join("sites")).unwrap();
+        for (name, host) in [("shop", "shop.example"), (".old", "old.example")] {
+            let site = match server {
+                ForeignServer::Nginx => format!("server {{ root /srv; server_name {host}; }}"),
+                ForeignServer::Apache => format!(
+                    "<VirtualHost *:80>\nDocumentRoot /srv\nServerName {host}\n</VirtualHost>"
+                ),
+                _ => format!("{host} {{\nroot * /srv\nfile_server\n}}"),
+            };
+            write(&format!("sites/{name}.conf"), site).unwrap();
+        }
+        let here = folder.path().display().to_string();
+        write("main", text.replace("HERE", &here)).unwrap();
+        let main = format!("{here}/main");
+        let imported = match server {
+            ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &[]),
+            ForeignServer::Apache => maitred_import::apache::import(&Disk, &main, &[]),
+            _ => maitred_import::caddy::import(&CaddySource {
+                files: &Disk,
+                main: &main,
+                php_fpm: &[],
+                environment: &|_| None,
+            }),
+        };
+        imported.unwrap().toml
+    }
+
+    #[test]
+    fn a_wildcard_includes_no_hidden_file_and_a_folder_of_apache_all_of_its_files() {
+        use ForeignServer::{Apache, Caddy, Nginx};
+        for (server, text, is_hidden_read) in [
+            (Nginx, "http { include HERE/sites/*; }", false),
+            (Nginx, "http { include HERE/sites/*; include HERE/sites/.*.conf; }", true),
+            (Apache, "IncludeOptional HERE/sites/*\n", false),
+            (Apache, "Include HERE/sites\n", true),
+            (Caddy, "import HERE/sites/*\n", false),
+            (Caddy, "import HERE/sites/*\nimport HERE/sites/.*\n", true),
+        ] {
+            let toml = including(server, text);
+            assert!(toml.contains("shop.example"), "{text}\n{toml}");
+            assert_eq!(toml.contains("old.example"), is_hidden_read, "{text}\n{toml}");
+        }
+    }
 
     #[test]
     fn a_file_with_passwords_is_the_owners_alone_until_it_has_its_group() {

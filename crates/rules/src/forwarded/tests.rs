@@ -13,6 +13,7 @@ fn resolve(
             parse_network("fd00::/8").unwrap(),
         ]),
         fields: fields.iter().filter_map(|name| ForwardedHeader::named(name)).collect(),
+        is_recursive: true,
     };
     let heard = trust.resolve(peer.parse().unwrap(), |name| {
         let named = move |(other, _): &&(&str, &[u8])| name.eq_ignore_ascii_case(other);
@@ -52,6 +53,24 @@ fn the_last_address_that_is_no_proxys_is_the_clients() {
         (",, 192.0.2.1, ,", "192.0.2.1:0"),
     ] {
         assert_eq!(by_addresses(line.as_bytes()), expected, "{line}");
+    }
+}
+
+#[test]
+fn without_recursion_the_last_address_is_the_clients_whatever_it_is() {
+    let proxies = Networks::new(&[parse_network("0.0.0.0/0").unwrap()]);
+    for (field, line, expected) in [
+        ("X-Forwarded-For", "203.0.113.9, 192.0.2.1", Some("192.0.2.1:0")),
+        ("X-Forwarded-For", "203.0.113.9", Some("203.0.113.9:0")),
+        ("X-Forwarded-For", "203.0.113.9, unknown", None),
+        ("Forwarded", "for=203.0.113.9, for=192.0.2.1", Some("192.0.2.1:0")),
+    ] {
+        let fields = vec![ForwardedHeader::named(field).unwrap()];
+        let trust = Trust { proxies: proxies.clone(), fields, is_recursive: false };
+        let peer = "10.0.0.1".parse().unwrap();
+        let heard = trust.resolve(peer, |_| [line.as_bytes()].into_iter());
+        let client = heard.ok().and_then(|heard| heard.client).map(|client| client.to_string());
+        assert_eq!(client.as_deref(), expected, "{line}");
     }
 }
 
@@ -238,7 +257,7 @@ fn a_name_that_no_header_has_is_no_field() {
 fn who_trusts_a_network_trusts_someone() {
     assert!(Trust::default().is_empty());
     let proxies = Networks::new(&[parse_network("10.0.0.0/8").unwrap()]);
-    assert!(!Trust { proxies, fields: Vec::new() }.is_empty());
+    assert!(!Trust { proxies, ..Trust::default() }.is_empty());
 }
 
 #[test]

@@ -12,8 +12,8 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
             them",
     needs: Needs::Live,
     doc: "Paths whose scripts `classic_pool` runs: parts of a booted application that need a \
-          classic pool. A path that ends with `/` means all below it. They take precedence over \
-          `paths`.",
+          classic pool. A path that ends with `/` means all below it. Their pool takes \
+          precedence over those of `paths`.",
     example: "[\"/wp-login.php\", \"/wp-admin/\", \"/xmlrpc.php\"]",
     read: |site, value| {
         site.classic.paths = value.each(|item| {

@@ -1,11 +1,12 @@
 //! Settings of the whole server, at the top of the file.
 
-use maitred_rules::forwarded::ForwardedHeader;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::forwarded_clients::{
+    PROXY_PROTOCOL, TRUSTED_HEADERS, TRUSTED_PROXIES, TRUSTED_RECURSIVE,
+};
 use super::listeners::asked;
-use super::rule_items::networks;
 use super::user_dirs;
 use crate::mistakes::Fault;
 use crate::model::admin::{self, AdminToken, TOKEN};
@@ -295,48 +296,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "\"/run/maitred/admin.sock\"",
         read: |config, value| store(&mut config.admin_socket, value.path().map(Some)),
     },
-    Directive {
-        name: "trusted_proxies",
-        default: Preset::Words("none"),
-        takes: "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or an array \
-                of them",
-        needs: Needs::Live,
-        doc: "Proxies in front of this server whose `trusted_headers` are trusted. The client is \
-              the last address in those headers that is no trusted proxy; an unreadable header \
-              gets a 400. A request without those headers has the proxy as its client. The \
-              headers of all other clients are ignored.",
-        example: "[\"10.0.0.0/8\"]",
-        read: |config, value| store(&mut config.trusted_proxies, networks(value)),
-    },
-    Directive {
-        name: "trusted_headers",
-        default: Preset::Value("[\"X-Forwarded-For\", \"X-Forwarded-Proto\"]"),
-        takes: "the name of a header such as \"X-Forwarded-For\", or an array of names",
-        needs: Needs::Live,
-        doc: "The request headers in which `trusted_proxies` describe their clients: \
-              `X-Forwarded-Proto`, `X-Forwarded-Host`, `Forwarded` (RFC 7239), and any other \
-              name for a header with addresses like `X-Forwarded-For`. List only headers that \
-              the proxy sets or removes on every request: a header that it passes on is under \
-              the client's control.",
-        example: "[\"CF-Connecting-IP\", \"X-Forwarded-Proto\"]",
-        read: |config, value| {
-            store(
-                &mut config.trusted_headers,
-                value.each(|item| item.text_as(ForwardedHeader::named)),
-            )
-        },
-    },
-    Directive {
-        name: "proxy_protocol",
-        default: Preset::Value("false"),
-        takes: "true or false",
-        needs: Needs::Live,
-        doc: "Whether every connection to `listen`, and to that of `[tls]`, starts with the \
-              PROXY protocol (version 1 or 2), which carries the address of the client. Only \
-              connections of `trusted_proxies` are accepted then.",
-        example: "false",
-        read: |config, value| store(&mut config.proxy_protocol, value.boolean()),
-    },
+    TRUSTED_PROXIES,
+    TRUSTED_HEADERS,
+    TRUSTED_RECURSIVE,
+    PROXY_PROTOCOL,
     Directive {
         name: "min_request_rate",
         default: Preset::Value("500"),

@@ -4,6 +4,7 @@ mod booted;
 pub mod cache;
 mod classic;
 mod confinement;
+mod forwarded_clients;
 pub mod global;
 pub mod jobs;
 pub mod listeners;

@@ -232,9 +232,9 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<SpannedPath, BadValue> {
         path: pattern(record.need("path")?)?,
         pool: pool.map(|pool| pool.text().map(str::to_owned)).transpose()?,
         max_body_size: record.get("max_body_size").map(|value| value.size(1)).transpose()?,
-        urgent: record.get("urgent").map_or(Ok(false), Value::boolean)?,
+        urgent: record.get("urgent").map(Value::boolean).transpose()?,
     };
-    if settings.pool.is_none() && settings.max_body_size.is_none() && !settings.urgent {
+    if settings.pool.is_none() && settings.max_body_size.is_none() && settings.urgent.is_none() {
         return Err(item.refused("has no setting; add `pool`, `max_body_size` or `urgent = true`"));
     }
     Ok((settings, pool.map(Value::span)))

@@ -296,7 +296,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         needs: Needs::Live,
         doc: "Settings of some paths in place of the site's: `pool` and `max_body_size`; with \
               `urgent = true` their scripts get workers before those of other paths (see \
-              `reserved_workers`). The first match of `path` wins.",
+              `reserved_workers`). Each setting is that of the first match of `path` that has it.",
         example: "[{ path = \"/import/*\", pool = \"shop\", max_body_size = \"2G\" }]",
         read: |site, value| {
             let read = value.each(read_path)?;
