@@ -8,6 +8,8 @@ mod if_blocks;
 mod known;
 mod laxer_paths;
 #[cfg(test)]
+mod laxer_paths_tests;
+#[cfg(test)]
 mod laxer_tests;
 mod listeners;
 mod listings;
