@@ -112,6 +112,46 @@ fn written_from(toml: &str) -> Vec<&'static str> {
 }
 
 #[test]
+fn files_and_scripts_of_a_folder_are_those_that_nginx_has_there() {
+    let app = |inner: &str| format!("location /app/ {{ root /srv/sub; {inner} }} PHP");
+    let of = |path: &str| PHP.replace(r"\.php$", path);
+    let some = of_server(&app(&of(r"^/app/(index|get)\.php(/|$)")));
+    let written = WrittenSites::of_toml(&some.toml, &written_from(&some.toml));
+    let site = written.from("/nginx.conf:1").expect("a site");
+    for (path, behind) in [
+        ("/app/index.php", Behind::Script),
+        ("/app/get.php", Behind::Script),
+        ("/app/uploads/evil.php", Behind::Nothing),
+        ("/app/indexz.php", Behind::Nothing),
+        ("/evil.php", Behind::Script),
+    ] {
+        assert_eq!(site.serve(path).behind, behind, "{path}\n{}", some.toml);
+    }
+    assert!(some.report.keeps_access(), "{}", some.report);
+    let docs = "location /docs/ { alias /srv/docs/; }";
+    says_laxer(&[
+        &app(&of(r"^/app/[a-z]+\.php$")),
+        &app(r"location ~ ^/app/(?!uploads/).*\.php$ { fastcgi_pass unix:/run/php.sock; }"),
+        &format!(r"{docs} location ~* \.(pdf|zip)$ {{ expires 1d; }} PHP"),
+        &app(&PHP.replace('}', "fastcgi_param SCRIPT_FILENAME /srv/app$fastcgi_script_name; }")),
+        "location /app { root /srv/sub; location ~ x { root /srv/app; } }",
+        "location /docs/ { alias /srv/docs; } PHP",
+    ]);
+    says_nothing(&[
+        &app(PHP),
+        &app(&PHP.replace('}', "fastcgi_param SCRIPT_FILENAME $request_filename; }")),
+        &app(&of(r"^/app/.*\.php$")),
+        &app("location = /app/get.php { fastcgi_pass unix:/run/php.sock; }"),
+        &format!(r"{docs} location ~* ^/img/.*\.(gif|png)$ {{ expires 1d; }} PHP"),
+        r"location ^~ /docs/ { alias /srv/docs/; } location ~ \.zip$ {} PHP",
+        &format!("location /docs/ {{ alias /srv/docs/; PHP }} {}", of(r"/old\.php$")),
+        "location /docs { alias /srv/docs; } PHP",
+        "location /docs { alias /srv/docs/; } PHP",
+        "location /docs { root /srv; } PHP",
+    ]);
+}
+
+#[test]
 fn hidden_paths_that_nginx_denies_reach_no_other_server() {
     let deny = r"location ~ /\.(?!well-known) { deny all; }";
     let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
