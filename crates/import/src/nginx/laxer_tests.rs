@@ -183,6 +183,31 @@ fn hosts_that_only_an_expression_names_are_those_of_the_site_for_all() {
 }
 
 #[test]
+fn a_server_for_unknown_names_at_addresses_of_its_own_is_named() {
+    let of = |listen: &str, lines: &str| {
+        format!("server {{ listen {listen}; server_name _; {lines} }}\n")
+    };
+    let app = "root /srv/app; auth_basic x; auth_basic_user_file /etc/passwd;";
+    for [first, second] in [
+        ["80 default_server", "443 ssl default_server"],
+        ["80 default_server", "443 ssl"],
+        ["203.0.113.1:80", "203.0.113.2:80"],
+    ] {
+        let report = |lines: &str| of_http(&(of(first, "root /srv/a;") + &of(second, lines)), "");
+        let named = report(app).report;
+        assert!(named.leaves_access_out(|place| place.line == 2), "{second}\n{named}");
+        let others = ["return 444;", "return 301 https://a.example;", "ssl_reject_handshake on;"];
+        for lines in others {
+            let named = report(lines).report;
+            assert!(named.keeps_access(), "{second} {lines}\n{named}");
+        }
+    }
+    // nginx has no use for it.
+    let never = of_http(&(of("80", "root /srv/a;") + &of("80", app)), "").report;
+    assert!(never.keeps_access(), "{never}");
+}
+
+#[test]
 fn a_server_that_is_no_site_hides_nothing_of_one_with_the_same_snippet() {
     let site = "server { listen 443 ssl; server_name a.example; root /srv/a; \
                 include /shared.conf; }";
