@@ -366,6 +366,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "autoindex on; try_files $uri /index.php; PHP",
         "autoindex on; location /a/ { try_files $uri =404; }",
         "autoindex on; location ~ ^/(?!a)/ { autoindex off; }",
+        "location ~ /c/ { autoindex on; } location /a/ { location ~ /b/ { expires 1d; } }",
     ]);
     says_nothing(&[
         "location /files/ { autoindex on; } location ~ \\.css$ { expires 1d; } PHP",
@@ -375,6 +376,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "location ^~ /a/b/ { expires 1d; } location ~ ^/c/.*/$ { autoindex on; }",
         "location /files/ { autoindex on; } location ~ /\\.ht { deny all; }",
         "location /files/ { autoindex on; location ~ \\.zip { expires 1d; } }",
+        "location /files/ { autoindex on; } location /a/ { location ~ ^/a/b/ { expires 1d; } }",
         "autoindex on; location / { try_files $uri $uri/ /index.php; } PHP",
         "autoindex on; location = /a { try_files $uri /b; } location ~ \\.css$ { expires 1d; }",
     ]);
