@@ -7,24 +7,28 @@ use super::location_search::{Found, SearchedServer};
 use super::scope::Scope;
 use super::served_sites;
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::crossed;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served, WrittenSite, WrittenSites};
 
 /// Names the blocks of nginx whose paths are served to more clients.
 pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportReport) {
+    let (mut compared, mut all) = (0, 0);
     for directive in http.own("server") {
         let Some(site) = written.from(&directive.place.to_string()) else { continue };
         let scope = http.inside(directive);
-        let paths = crossed_paths(&served_sites::rules(&scope));
+        let crossed = crossed(&served_sites::rules(&scope));
+        compared += crossed.paths.len();
+        all += crossed.all;
         let server = SearchedServer::new(scope);
-        for path in paths {
+        for path in crossed.paths {
             let found = server.serve(&path, directive);
             if let Some(how) = laxer(&found, site, &path) {
                 add(report, found.by, &path, how);
             }
         }
     }
+    report.compares(compared, all);
 }
 
 /// Adds a finding for a block that has none about access.

@@ -152,6 +152,19 @@ fn files_and_scripts_of_a_folder_are_those_that_nginx_has_there() {
 }
 
 #[test]
+fn the_report_says_of_how_many_paths_those_compared_are_part() {
+    let report = |locations: usize| {
+        let of = |at: usize| format!("location /a{at}/ {{ location = /a{at}/b{at} {{}} }} ");
+        let report = of_server(&(0..locations).map(of).collect::<String>()).report;
+        assert!(report.keeps_access(), "{report}");
+        report.to_string()
+    };
+    let (few, many) = (report(1), report(30));
+    assert!(few.contains(" paths that the old server's rules make"), "{few}");
+    assert!(many.contains(" paths of about "), "{many}");
+}
+
+#[test]
 fn hidden_paths_that_nginx_denies_reach_no_other_server() {
     let deny = r"location ~ /\.(?!well-known) { deny all; }";
     let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
