@@ -56,7 +56,7 @@ const PLACES: [&str; 14] = [
     "~ ^/b/.*/$",
     "~ /\\.(?!well-known)",
 ];
-const LEADING: [&str; 28] = [
+const LEADING: [&str; 31] = [
     "rewrite ^ /none.html last;",
     "rewrite ^(.*)$ /none.html last;",
     "rewrite ^/a/(?!f) /none.html last;",
@@ -85,8 +85,15 @@ const LEADING: [&str; 28] = [
     "deny all;",
     "return 404;",
     "expires 1d;",
+    "root ROOT/o;",
+    "alias ROOT/b/;",
+    "alias ROOT/a;",
     "",
 ];
+
+/// Scripts, which a location in a folder runs.
+const PHP: &str = "{ include fastcgi_params; fastcgi_pass unix:FPM; \
+                   fastcgi_param SCRIPT_FILENAME $request_filename; }";
 
 /// A server whose paths lead to random places.
 fn leading_server(random: &mut fastrand::Rng, index: usize) -> String {
@@ -103,15 +110,16 @@ fn leading_server(random: &mut fastrand::Rng, index: usize) -> String {
         used.push(place);
         let leading = random.choice(LEADING).expect("there are some");
         let inner = match random.u8(..4) {
-            0 if place == "/a/" => "location ~ /b/ { autoindex off; }",
-            1 if place == "/b/" => "location ~ ^/b/(?!f) { deny all; }",
-            _ => "",
+            0 if place == "/a/" => "location ~ /b/ { autoindex off; }".to_owned(),
+            1 if place == "/b/" => "location ~ ^/b/(?!f) { deny all; }".to_owned(),
+            2 if place == "/a/" => format!("location ~ ^/a/f\\.php {PHP}"),
+            2 if place == "/b/" => format!("location ~ \\.php$ {PHP}"),
+            _ => String::new(),
         };
         lines += &format!("\nlocation {place} {{ {leading} {inner} }}");
     }
     if random.u8(..3) == 0 {
-        lines += "\nlocation ~ \\.php$ { include fastcgi_params; fastcgi_pass unix:FPM; \
-                  fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }";
+        lines += &format!("\nlocation ~ \\.php$ {PHP}");
     }
     lines + "\n}\n"
 }
@@ -212,11 +220,11 @@ fn what_a_random_configuration_shows_beyond_nginx_is_named() {
     let servers: Vec<String> =
         (0..SERVERS).map(|index| leading_server(&mut random, index)).collect();
     let mut files = Vec::new();
-    for folder in ["", "a/", "a/b/", "a/b/c/", "b/", "b/c/"] {
+    let folders = ["", "a/", "a/b/", "a/b/c/", "b/", "b/c/", "o/a/", "o/a/b/", "o/b/"];
+    for folder in folders {
         files.extend(["f.txt", "f.sql", "f.php", ".hidden"].map(|name| format!("{folder}{name}")));
     }
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let folders = ["", "a/", "a/b/", "a/b/c/", "b/", "b/c/"];
     let up = "server { listen LISTEN; server_name up.example; return 200 up; }\n";
     let both = Both::start(&Case {
         http: &(servers.concat() + up),

@@ -224,6 +224,10 @@ fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
         "if ($http_x_preview) { set $skip 1; }",
         "if ($request_uri ~* \"/(a|b)/\\d+\") { set $skip 1; }",
         "if ($http_cookie ~ session) { set $skip 0; }",
+        "location ~ ^/members/.*\\.php$ { fastcgi_pass unix:/run/www.sock; fastcgi_cache off; }",
+        "location @app { fastcgi_pass unix:/run/www.sock; }",
+        "location ~* ^/(cart|checkout)/ { set $skip 1; try_files $uri /index.php?$args; }",
+        "location /shop/ { location /shop/cart { if ($uri) { set $SKIP 1; } } }",
     ] {
         let (_, report, toml) = report_of(&site(exception));
         assert!(!toml.contains("[sites.cache]"), "{exception}\n{toml}");

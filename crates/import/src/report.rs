@@ -61,6 +61,8 @@ pub struct ImportReport {
     dropped: BTreeSet<(SourceLine, String)>,
     /// Directives of those that are one.
     imported: BTreeSet<(SourceLine, String)>,
+    /// How many paths are compared with the old server; empty if none is.
+    compared: String,
 }
 
 impl ImportReport {
@@ -112,6 +114,12 @@ impl ImportReport {
     pub fn imports(&mut self, directive: &Directive) {
         self.imported.insert((directive.place.clone(), directive.name.clone()));
         directive.block.iter().for_each(|inner| self.imports(inner));
+    }
+
+    /// Says how many paths are compared of how many, about, that the rules of the old server make.
+    pub fn compares(&mut self, compared: usize, all: usize) {
+        let of_all = if all > compared { format!(" of about {all}") } else { String::new() };
+        self.compared = format!("{compared} paths{of_all} that the old server's rules make");
     }
 
     /// From now on, directives are those of another server. Servers may include the same file.
@@ -178,6 +186,9 @@ impl fmt::Display for ImportReport {
         let names: Vec<String> = names.collect();
         if !names.is_empty() {
             writeln!(out, "Kept: {}", printable_pattern(&names.join(", ")))?;
+        }
+        if !self.compared.is_empty() {
+            writeln!(out, "Compared: {}", self.compared)?;
         }
         self.section(out, "Changed", Outcome::Changed)?;
         self.section(out, "Left out", Outcome::LeftOut)?;

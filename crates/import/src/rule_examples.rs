@@ -83,6 +83,19 @@ pub fn examples(rule: &ServedRule) -> RuleExamples {
 
 /// Paths of all rules of a site, and the names and folders of each in the folders of the others.
 pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
+    crossed(rules).paths
+}
+
+/// The paths of [`crossed_paths`], and how many they are part of.
+pub struct CrossedPaths {
+    /// The paths.
+    pub paths: BTreeSet<String>,
+    /// How many there are about without limits; as many as `paths` if none was reached.
+    pub all: usize,
+}
+
+/// The paths of [`crossed_paths`], with their number without limits.
+pub fn crossed(rules: &[ServedRule]) -> CrossedPaths {
     let mut all: BTreeSet<String> = BTreeSet::new();
     for rule in rules {
         let found = examples(rule);
@@ -94,6 +107,8 @@ pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
         folders.insert(format!("{folder}/"));
         names.insert(name.to_owned());
     }
+    let is_part = folders.len() > MAX_INNER || names.len() > MAX_PARTS;
+    let count = folders.len() * (names.len() + UNKNOWN_NAMES.len()) + folders.len().pow(2) * 2;
     let names: BTreeSet<String> = names.into_iter().take(MAX_PARTS).collect();
     for folder in folders.iter().take(MAX_PARTS) {
         let names = names.iter().map(String::as_str).chain(UNKNOWN_NAMES);
@@ -106,7 +121,7 @@ pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
     // Paths below a script are those of the script, and `.` and `..` are resolved before all rules.
     let is_resolved = |path: &str| path.split('/').all(|name| name != "." && name != "..");
     all.retain(|path| !path.contains(".php/") && is_resolved(path));
-    all
+    CrossedPaths { all: if is_part { count.max(all.len()) } else { all.len() }, paths: all }
 }
 
 /// Each two of the first folders.
@@ -246,6 +261,20 @@ mod tests {
     fn of(paths: RulePaths) -> RuleExamples {
         let place = SourceLine { file: Rc::from("a.conf"), line: 1, word: 1 };
         examples(&ServedRule::new(paths, &place, "location"))
+    }
+
+    #[test]
+    fn the_paths_of_many_rules_are_part_of_their_combinations() {
+        let of = |count: usize| {
+            let place = SourceLine { file: Rc::from("a.conf"), line: 1, word: 1 };
+            let paths = (0..count).map(|at| RulePaths::Exact(format!("/a{at}/b{at}")));
+            let rules: Vec<ServedRule> =
+                paths.map(|paths| ServedRule::new(paths, &place, "location")).collect();
+            crossed(&rules)
+        };
+        let (few, many) = (of(2), of(100));
+        assert_eq!(few.all, few.paths.len());
+        assert!(many.all > many.paths.len() * 10, "{} of {}", many.paths.len(), many.all);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use maitred_config::{Destination, Host, Site};
 use maitred_rules::path::{CleanPath, clean_path, is_dot_name, is_php_source};
-use maitred_rules::site_rules::{RuleRequest, SiteRules, Verdict};
+use maitred_rules::site_rules::{Rewritten, RuleRequest, SiteRules, Verdict};
 
+use crate::escapes::percent_decoded;
 use crate::file_draft::{FileDraft, PoolDraft};
 use crate::report::{ImportReport, SourceLine};
 use crate::toml_text;
@@ -189,7 +190,11 @@ impl WrittenSite {
         let Verdict::Serve(serve) = self.rules.decide(&any_request(&clean)) else {
             return Served::NOTHING;
         };
-        if serve.rewritten.is_some() {
+        // Scripts are rewritten to themselves, so that no later rewrite applies to them.
+        let is_same = |to: &Rewritten| {
+            percent_decoded(&to.path).is_some_and(|to| to.as_bytes() == clean.as_bytes())
+        };
+        if serve.rewritten.is_some_and(|to| !is_same(&to)) {
             return Served::NOTHING;
         }
         let mut users = serve.auth.into_iter().flatten();
@@ -259,6 +264,17 @@ mod tests {
             assert_eq!(site.serve(path).behind, Behind::Nothing, "{path}");
         }
         assert_eq!(site.serve("/.well-known/a").behind, Behind::File);
+    }
+
+    #[test]
+    fn a_path_that_is_rewritten_to_itself_is_served() {
+        let toml = "[[sites]]\nroot = \"/srv/a\"\nrewrite = [\n\
+                    { from = \"~^(/.*\\\\.php)$\", to = \"$1\", end = true },\n\
+                    { from = \"/b\", to = \"/c\" }]\n";
+        let sites = WrittenSites::of_toml(toml, &[""]);
+        let behind = |path| sites.from("").expect("a site").serve(path).behind;
+        assert_eq!(behind("/a b.php"), Behind::Script);
+        assert_eq!(behind("/b"), Behind::Nothing);
     }
 
     #[test]

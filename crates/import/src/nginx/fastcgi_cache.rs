@@ -3,7 +3,7 @@
 
 use super::location::Location;
 use super::scope::Scope;
-use super::server::ServerImport;
+use super::server::{ServerImport, refuses};
 use crate::file_draft::{Placed, SectionDraft};
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -54,8 +54,8 @@ impl<'a> ServerImport<'_, 'a> {
         };
         let cached: Vec<&Location<'a>> = locations.iter().filter(has_cache).collect();
         let [only] = cached.as_slice() else { return };
-        let scope = only.scope.clone();
-        match self.cache_lines(&scope) {
+        let lines = no_other_scripts(only, locations).and_then(|()| self.cache_lines(&only.scope));
+        match lines {
             Ok(lines) => {
                 lines.used.iter().for_each(|one| {
                     self.keep(one);
@@ -149,10 +149,14 @@ impl<'a> ServerImport<'_, 'a> {
                 return Ok(());
             }
         }
-        let sets = |one: &&Directive| one.name == "set" && one.first() == variable;
+        let sets = |one: &&Directive| sets(one, variable);
         let server: Vec<&'a Directive> = self.scope.directives().iter().collect();
         if !server.iter().any(sets) {
             return Err((line, "a variable has no counterpart"));
+        }
+        let inner = server.iter().filter(|one| one.name == "location");
+        if let Some(set) = inner.copied().find_map(|one| set_in(one, variable)) {
+            return Err((set, "a location has exceptions of its own"));
         }
         for one in server {
             if sets(&one) {
@@ -170,6 +174,34 @@ impl<'a> ServerImport<'_, 'a> {
         }
         Ok(())
     }
+}
+
+/// Whether no location runs scripts but the one with the cache, which is that of all scripts here.
+/// The path of a client does not say which location nginx chooses for an index or a fallback.
+fn no_other_scripts<'a>(
+    cached: &Location<'a>,
+    locations: &[Location<'a>],
+) -> Result<(), (&'a Directive, &'static str)> {
+    let runs = |one: &&Location<'a>| one.scope.has("fastcgi_pass") && !refuses(one);
+    let is_other = |one: &&Location<'a>| !std::ptr::eq(one.directive, cached.directive);
+    match locations.iter().filter(runs).find(is_other) {
+        Some(other) => Err((other.directive, "its scripts have no cache")),
+        None => Ok(()),
+    }
+}
+
+/// Whether a directive sets a variable, whose name has no case.
+fn sets(directive: &Directive, variable: &str) -> bool {
+    directive.name == "set" && directive.first().eq_ignore_ascii_case(variable)
+}
+
+/// The first directive in a block, and in those in it, that sets a variable.
+fn set_in<'a>(block: &'a Directive, variable: &str) -> Option<&'a Directive> {
+    let found = |one: &'a Directive| match sets(one, variable) {
+        true => Some(one),
+        false => set_in(one, variable),
+    };
+    block.block.iter().find_map(found)
 }
 
 /// `fastcgi_cache_valid`.

@@ -3,29 +3,32 @@
 //! The rules of import are many, and each may miss a case. This is the last of them, and knows none
 //! of the others: it looks at paths for all expressions and prefixes of a server, and compares.
 
-use super::location_search::SearchedServer;
+use super::location_search::{Found, SearchedServer};
 use super::scope::Scope;
 use super::served_sites;
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::crossed;
 use crate::source_directive::Directive;
-use crate::written_site::{Behind, Served, WrittenSites};
+use crate::written_site::{Behind, Served, WrittenSite, WrittenSites};
 
 /// Names the blocks of nginx whose paths are served to more clients.
 pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportReport) {
+    let (mut compared, mut all) = (0, 0);
     for directive in http.own("server") {
         let Some(site) = written.from(&directive.place.to_string()) else { continue };
         let scope = http.inside(directive);
-        let paths = crossed_paths(&served_sites::rules(&scope));
+        let crossed = crossed(&served_sites::rules(&scope));
+        compared += crossed.paths.len();
+        all += crossed.all;
         let server = SearchedServer::new(scope);
-        for path in paths {
+        for path in crossed.paths {
             let found = server.serve(&path, directive);
-            let Some(old) = found.served else { continue };
-            if let Some(how) = laxer(&old, &site.serve(&path), &path) {
+            if let Some(how) = laxer(&found, site, &path) {
                 add(report, found.by, &path, how);
             }
         }
     }
+    report.compares(compared, all);
 }
 
 /// Adds a finding for a block that has none about access.
@@ -40,7 +43,9 @@ fn add(report: &mut ImportReport, by: &Directive, path: &str, how: &str) {
 }
 
 /// How a written site is laxer than nginx at a path.
-fn laxer(old: &Served, new: &Served, path: &str) -> Option<&'static str> {
+fn laxer(found: &Found<'_>, site: &WrittenSite, path: &str) -> Option<&'static str> {
+    let (old, new) = (found.served.as_ref()?, site.serve(path));
+    let is_other = || found.file.as_ref().is_some_and(|file| !is_same(file, &site.file(path)));
     match (old.behind, new.behind) {
         // There is no file with the name of a folder.
         (_, Behind::File | Behind::Script) if path.ends_with('/') => None,
@@ -57,10 +62,22 @@ fn laxer(old: &Served, new: &Served, path: &str) -> Option<&'static str> {
         }
         // A location that passes files to PHP is named by the rules for PHP.
         (Behind::Script, Behind::File) => None,
-        _ if old.users.is_some() && !has_users_of(old, new) => {
+        (Behind::File, Behind::File) if is_other() => Some("nginx sends no file of this folder"),
+        (Behind::Script, Behind::Script) if is_other() => {
+            Some("nginx runs no script of this folder")
+        }
+        _ if old.users.is_some() && !has_users_of(old, &new) => {
             Some("nginx requires one of other users")
         }
         _ => None,
+    }
+}
+
+/// Whether a file is that of nginx, where a relative name is one below any folder.
+fn is_same(old: &str, new: &str) -> bool {
+    match old.starts_with('/') {
+        true => new == old,
+        false => new.strip_suffix(old).is_some_and(|folder| folder.ends_with('/')),
     }
 }
 

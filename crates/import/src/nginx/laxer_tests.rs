@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::*;
-use crate::written_site::Behind;
 
 /// Pools of php-fpm: that of the sites, one of another user, and one with the rights of the first.
 const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 3\n\
@@ -15,7 +14,10 @@ const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children
     php_admin_value[open_basedir] = /srv\n";
 
 /// Scripts run.
-const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+pub(super) const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+
+/// The names in the document root.
+const NAMES: [&str; 6] = ["a", "app", "b", "files", "index.php", "uploads"];
 
 /// Files by their paths.
 struct NginxFiles(BTreeMap<&'static str, String>);
@@ -26,9 +28,10 @@ impl FileReader for NginxFiles {
     }
 
     fn glob(&self, pattern: &str) -> Vec<String> {
-        match pattern.contains('*') {
-            true => Vec::new(),
-            false => vec![pattern.to_owned()],
+        match pattern.split_once('*') {
+            Some(("/srv/app/", "")) => NAMES.map(|name| format!("/srv/app/{name}")).into(),
+            Some(_) => Vec::new(),
+            None => vec![pattern.to_owned()],
         }
     }
 
@@ -38,7 +41,7 @@ impl FileReader for NginxFiles {
 }
 
 /// The import of servers, with the snippet `/shared.conf`.
-fn of_http(http: &str, shared: &str) -> Imported {
+pub(super) fn of_http(http: &str, shared: &str) -> Imported {
     let files = [
         ("/nginx.conf", format!("http {{ {http} }}")),
         ("/fpm.conf", POOLS.to_owned()),
@@ -49,12 +52,12 @@ fn of_http(http: &str, shared: &str) -> Imported {
 }
 
 /// The import of a server with these lines.
-fn of_server(lines: &str) -> Imported {
+pub(super) fn of_server(lines: &str) -> Imported {
     of_http(&format!("server {{ root /srv/app; {} }}", lines.replace("PHP", PHP)), "")
 }
 
 /// The servers report that they are laxer.
-fn says_laxer(servers: &[&str]) {
+pub(super) fn says_laxer(servers: &[&str]) {
     for lines in servers {
         let imported = of_server(lines);
         assert!(!imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
@@ -62,11 +65,20 @@ fn says_laxer(servers: &[&str]) {
 }
 
 /// The servers are as strict as before.
-fn says_nothing(servers: &[&str]) {
+pub(super) fn says_nothing(servers: &[&str]) {
     for lines in servers {
         let imported = of_server(lines);
         assert!(imported.report.keeps_access(), "{lines}\n{}\n{}", imported.toml, imported.report);
     }
+}
+
+/// Lines with the abbreviations of several servers.
+pub(super) fn expanded(lines: &str) -> String {
+    lines
+        .replace("FALLBACK", "location / { try_files $uri /index.php; }")
+        .replace("NODES", "location / { NODE }")
+        .replace("NODE", "proxy_pass http://127.0.0.1:3000;")
+        .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }")
 }
 
 #[test]
@@ -144,7 +156,7 @@ fn an_intranet_site_beside_a_public_one_is_named() {
         let imported = of_http(&format!("{inner} {other}"), "");
         assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
     }
-    let usual = "server { listen 80; listen [::]:80; server_name a.example; root /srv/a; } \
+    let usual = "server { listen 80; listen [::]:80; server_name a.example; root /srv/a; }\n\
                  server { listen 443 ssl; server_name b.example; root /srv/b; }";
     assert!(of_http(usual, "").report.keeps_access());
 }
@@ -168,6 +180,31 @@ fn hosts_that_only_an_expression_names_are_those_of_the_site_for_all() {
             assert!(report.keeps_access(), "{http}\n{report}");
         }
     }
+}
+
+#[test]
+fn a_server_for_unknown_names_at_addresses_of_its_own_is_named() {
+    let of = |listen: &str, lines: &str| {
+        format!("server {{ listen {listen}; server_name _; {lines} }}\n")
+    };
+    let app = "root /srv/app; auth_basic x; auth_basic_user_file /etc/passwd;";
+    for [first, second] in [
+        ["80 default_server", "443 ssl default_server"],
+        ["80 default_server", "443 ssl"],
+        ["203.0.113.1:80", "203.0.113.2:80"],
+    ] {
+        let report = |lines: &str| of_http(&(of(first, "root /srv/a;") + &of(second, lines)), "");
+        let named = report(app).report;
+        assert!(named.leaves_access_out(|place| place.line == 2), "{second}\n{named}");
+        let others = ["return 444;", "return 301 https://a.example;", "ssl_reject_handshake on;"];
+        for lines in others {
+            let named = report(lines).report;
+            assert!(named.keeps_access(), "{second} {lines}\n{named}");
+        }
+    }
+    // nginx has no use for it.
+    let never = of_http(&(of("80", "root /srv/a;") + &of("80", app)), "").report;
+    assert!(never.keeps_access(), "{never}");
 }
 
 #[test]
@@ -329,6 +366,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "autoindex on; try_files $uri /index.php; PHP",
         "autoindex on; location /a/ { try_files $uri =404; }",
         "autoindex on; location ~ ^/(?!a)/ { autoindex off; }",
+        "location ~ /c/ { autoindex on; } location /a/ { location ~ /b/ { expires 1d; } }",
     ]);
     says_nothing(&[
         "location /files/ { autoindex on; } location ~ \\.css$ { expires 1d; } PHP",
@@ -338,6 +376,7 @@ fn folders_that_nginx_does_not_list_are_named() {
         "location ^~ /a/b/ { expires 1d; } location ~ ^/c/.*/$ { autoindex on; }",
         "location /files/ { autoindex on; } location ~ /\\.ht { deny all; }",
         "location /files/ { autoindex on; location ~ \\.zip { expires 1d; } }",
+        "location /files/ { autoindex on; } location /a/ { location ~ ^/a/b/ { expires 1d; } }",
         "autoindex on; location / { try_files $uri $uri/ /index.php; } PHP",
         "autoindex on; location = /a { try_files $uri /b; } location ~ \\.css$ { expires 1d; }",
     ]);
@@ -444,151 +483,4 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
             1,
         )),
     ]);
-}
-
-/// Servers, and a path of each that nginx does not serve to any client.
-const LAXER: [(&str, &str); 29] = [
-    (r"FALLBACK INDEX location ~* \.(php|sql|bak|log)$ { return 404; }", "/a.sql"),
-    (r"FALLBACK INDEX location ~ ^/(config|data|.*\.php) { deny all; }", "/data/x"),
-    (r"PHP location ~ \.(php|inc|sql)$ { deny all; }", "/a.sql"),
-    (
-        "if ($request_filename !~ (js|css|images|robots.txt|index.php.*)) \
-         { rewrite ^/(.*)$ /index.php/$1 last; } PHP",
-        "/application/logs/a.log",
-    ),
-    (
-        "if ($request_uri !~ \"^/admin\") { return 301 https://b.example$request_uri; } PHP",
-        "/a.txt",
-    ),
-    ("rewrite \"^/(?!admin)(.*)$\" https://www.example.com/$1 permanent; PHP", "/a.txt"),
-    ("location /private/ { rewrite ^ https://$portal/login permanent; } PHP", "/private/a.txt"),
-    (
-        "FALLBACK location ~ \\.php$ { fastcgi_param SCRIPT_FILENAME $document_root/index.php; \
-         fastcgi_pass unix:/run/php.sock; }",
-        "/uploads/a.php",
-    ),
-    (
-        "location / { try_files $uri @php; } location @php { fastcgi_param SCRIPT_FILENAME \
-         $app/index.php; fastcgi_pass unix:/run/php.sock; }",
-        "/a.php",
-    ),
-    (r"location ~ ^/(app|admin)/ { PHP } location ~ \.php$ { return 404; }", "/a.php"),
-    (
-        "location ^~ /files/ { location = /files/get.php { fastcgi_pass unix:/run/php.sock; } } \
-         PHP",
-        "/files/a.php",
-    ),
-    ("location /app/ { location ^~ /app/up/ { expires 1d; } PHP }", "/app/up/a.php"),
-    ("location ^~/uploads/ { expires 30d; } PHP", "/uploads/a.php"),
-    ("if ($uri ~ ^/private/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
-    ("if ($uri !~ ^/public/) { rewrite ^ /denied.html last; } PHP", "/private/a.txt"),
-    ("rewrite ^/(?!public/|denied).* /denied.html last; PHP", "/private/a.txt"),
-    ("location / { rewrite ^/(?!public/)(.*)$ /public/$1 last; }", "/composer.json"),
-    ("if ($uri ~ ^/private/) { rewrite ^(.*)$ /denied$1 last; }", "/private/a.txt"),
-    ("location = /secret.pdf { rewrite ^(.*)$ /login.html last; } PHP", "/secret.pdf"),
-    (r"location ~ ^/(a|b)/ { rewrite ^/a/ /denied.html break; } PHP", "/a/a.txt"),
-    (r"location / { NODE } location ~ /\.(?!well-known) { deny all; }", "/.zz9"),
-    (r"location /a/ { NODE } location ~ ^/a/(?!open)x { return 404; }", "/a/x"),
-    ("location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }", "/b/c/"),
-    ("NODES location ~ ^/b/.*/$ { try_files $uri $uri/ =404; }", "/b/zz9/"),
-    (
-        "location ~ ^/a/(?!b/f) {} location /a/ { rewrite ^/(?!b) /none.html redirect; }",
-        "/a/b/f.txt",
-    ),
-    (r"location ~ /c/ { NODE } location ^~ /a/b/ { expires 1d; }", "/a/b/c/zz9"),
-    (r"location /a/ { NODE } location ~ ^/a/b/ { try_files $uri =404; }", "/a/b/x"),
-    (r"NODES location ~ ^/(?!open) { auth_basic x; auth_basic_user_file /f; NODE }", "/a"),
-    (
-        r"location /blog/ { location ~ \.(sql|bak)$|^/blog/data/ { deny all; } } PHP",
-        "/blog/data/a.txt",
-    ),
-];
-
-/// Lines of servers that change nothing about who may see what.
-const BESIDE: [&str; 3] = [
-    "",
-    "server_name a.example www.a.example; \
-     if ($host = www.a.example) { return 301 https://a.example$request_uri; }",
-    "if (-f $document_root/system/maintenance.html) \
-     { rewrite ^(.*)$ /system/maintenance.html break; }",
-];
-
-fn expanded(lines: &str) -> String {
-    lines
-        .replace("FALLBACK", "location / { try_files $uri /index.php; }")
-        .replace("NODES", "location / { NODE }")
-        .replace("NODE", "proxy_pass http://127.0.0.1:3000;")
-        .replace("INDEX", r"location ~ ^/index\.php(/|$) { fastcgi_pass unix:/run/php.sock; }")
-}
-
-#[test]
-fn a_path_that_is_served_to_more_clients_is_named_whatever_causes_it() {
-    for (beside, (lines, path)) in BESIDE.iter().flat_map(|one| LAXER.map(|laxer| (one, laxer))) {
-        let Imported { toml, report, .. } = of_server(&format!("{beside} {}", expanded(lines)));
-        let written = WrittenSites::of_toml(&toml, &written_from(&toml));
-        let served = written.from("/nginx.conf:1").map(|site| site.serve(path));
-        let is_refused = served.is_some_and(|served| served.behind == Behind::Nothing);
-        assert!(is_refused || !report.keeps_access(), "{beside} {lines}: {path}\n{toml}\n{report}");
-    }
-    for beside in BESIDE {
-        let report = of_server(&format!("{beside} {}", expanded("FALLBACK INDEX"))).report;
-        assert!(report.keeps_access(), "{beside}\n{report}");
-    }
-}
-
-/// The places of all sites: they have one line.
-fn written_from(toml: &str) -> Vec<&'static str> {
-    vec!["/nginx.conf:1"; toml.matches("[[sites]]").count()]
-}
-
-#[test]
-fn hidden_paths_that_nginx_denies_reach_no_other_server() {
-    let deny = r"location ~ /\.(?!well-known) { deny all; }";
-    let Imported { toml, report, .. } = of_server(&expanded(&format!("NODES {deny} PHP")));
-    let written = WrittenSites::of_toml(&toml, &written_from(&toml));
-    let site = written.from("/nginx.conf:1").expect("a site");
-    let behind = |path: &str| site.serve(path).behind;
-    for path in ["/.git/config", "/a/.env", "/.well-knownx"] {
-        assert_eq!(behind(path), Behind::Nothing, "{path}\n{toml}");
-    }
-    for path in ["/.well-known/acme-challenge/x", "/a/.well-known", "/a.b"] {
-        assert_eq!(behind(path), Behind::Server, "{path}\n{toml}");
-    }
-    assert!(report.keeps_access(), "{report}");
-    let files_alone = of_server(&format!("{deny} PHP")).toml;
-    assert!(!files_alone.contains("deny = "), "{files_alone}");
-}
-
-#[test]
-fn the_users_of_an_inner_location_are_those_of_its_paths() {
-    let imported = of_server(
-        "auth_basic x; auth_basic_user_file /etc/group; PHP \
-         location /admin/ { auth_basic_user_file /etc/passwd; PHP }",
-    );
-    let written = WrittenSites::of_toml(&imported.toml, &written_from(&imported.toml));
-    let site = written.from("/nginx.conf:1").expect("a site");
-    for (path, users) in
-        [("/admin/a.php", "/etc/passwd"), ("/admin/a.txt", "/etc/passwd"), ("/a.php", "/etc/group")]
-    {
-        let served = site.serve(path);
-        assert_eq!(served.users.as_deref(), Some(std::path::Path::new(users)), "{path}");
-    }
-    assert!(imported.report.keeps_access(), "{}", imported.report);
-}
-
-#[test]
-fn sites_are_compared_whatever_files_are_on_this_machine() {
-    let users = "location /z/ { auth_basic x; auth_basic_user_file /nonexistent/users; PHP }";
-    let laxer = "location ~ /c/ { expires 1d; } location ~ ^/b/.*/$ { NODE }";
-    let report = of_server(&expanded(&format!("{users} {laxer} PHP"))).report.to_string();
-    assert!(report.contains("at paths such as"), "{report}");
-    says_nothing(&[&format!("{users} PHP")]);
-}
-
-#[test]
-fn a_result_that_cannot_be_compared_is_named() {
-    let name = "x".repeat(300);
-    let http = format!("server {{ server_name {name}.example; root /srv/app; }}");
-    let report = of_http(&http, "").report.to_string();
-    assert!(report.contains("the result could not be compared"), "{report}");
 }

@@ -77,7 +77,8 @@ impl<'a> ServerImport<'_, 'a> {
         };
         self.site.settings.push("autoindex", Placed::new(toml_text::string(&path), &list.place));
         let mut others = locations.iter().enumerate().filter(|(at, other)| {
-            let is_chosen = *at < index || is_below(other, location);
+            // Nested ones precede expressions outside, wherever these stand.
+            let is_chosen = *at < index || other.around.is_some() || is_below(other, location);
             *at != index && is_chosen && has_files_alone(other)
         });
         match others.find(|(_, other)| may_match(other, location, &path)) {

@@ -11,6 +11,7 @@ use pcre2::bytes::{Regex, RegexBuilder};
 use super::location::Matcher;
 use super::own_paths::{is_redirect, leads_elsewhere, tries_own_file};
 use super::scope::Scope;
+use super::served_files;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served};
 
@@ -40,6 +41,8 @@ pub struct SearchedServer<'a> {
 pub struct Found<'a> {
     /// What it serves; `None` if that depends on more than the path.
     pub served: Option<Served>,
+    /// The file or the script that this is, if that is known.
+    pub file: Option<String>,
     /// The block.
     pub by: &'a Directive,
 }
@@ -55,13 +58,14 @@ impl<'a> SearchedServer<'a> {
     pub fn serve(&self, path: &str, server: &'a Directive) -> Found<'a> {
         let phase = RewritePhase { path, expressions: &self.expressions };
         if let Some((served, by)) = phase.lead(self.scope.directives()) {
-            return Found { served, by };
+            return Found { served, file: None, by };
         }
         match choose(&self.locations, path) {
             Some(location) => location.serve(&phase),
             None => {
                 let served = of_access(&self.scope, of_tried(&self.scope));
-                Found { served: Some(served), by: server }
+                let file = served_files::file(&self.scope, path);
+                Found { served: Some(served), file, by: server }
             }
         }
     }
@@ -137,7 +141,7 @@ impl<'a> SearchedLocation<'a> {
         if let Some((served, by)) = phase.lead(self.scope.directives()) {
             // A page of its own, in the place of one file.
             let is_page = self.is_exact() && by.first() == "200";
-            return Found { served: served.filter(|_| !is_page), by };
+            return Found { served: served.filter(|_| !is_page), file: None, by };
         }
         let behind = match self.scope.has("internal") {
             // The script of the front controller, which clients may name here.
@@ -146,7 +150,11 @@ impl<'a> SearchedLocation<'a> {
             false => self.behind(phase.path),
         };
         let served = behind.map(|behind| of_access(&self.scope, behind));
-        Found { served, by: self.directive }
+        let file = match behind {
+            Some(Behind::Script) => served_files::script(&self.scope, phase.path),
+            _ => served_files::file(&self.scope, phase.path),
+        };
+        Found { served, file, by: self.directive }
     }
 
     fn is_exact(&self) -> bool {

@@ -4,9 +4,12 @@ mod access_logs;
 mod access_rules;
 mod client_tests;
 mod fastcgi_cache;
+mod folder_scripts;
 mod if_blocks;
 mod known;
 mod laxer_paths;
+#[cfg(test)]
+mod laxer_paths_tests;
 #[cfg(test)]
 mod laxer_tests;
 mod listeners;
@@ -20,6 +23,7 @@ mod redirect_target;
 mod responses;
 mod routing;
 mod scope;
+mod served_files;
 mod served_sites;
 mod server;
 mod sites;

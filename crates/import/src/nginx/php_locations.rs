@@ -15,7 +15,7 @@ use crate::toml_text;
 use crate::values;
 
 /// The script of the path, below a document root.
-const OF_PATH: [&str; 4] =
+pub(super) const OF_PATH: [&str; 4] =
     ["$fastcgi_script_name", "/$fastcgi_script_name", "$uri", "$document_uri"];
 
 impl<'a> ServerImport<'_, 'a> {

@@ -384,7 +384,7 @@ impl<'a> ServerImport<'_, 'a> {
     }
 
     /// `alias`, and a `root` of its own. Tells whether only scripts send its files.
-    pub(super) fn folder(&mut self, location: &Location<'a>) -> bool {
+    pub(super) fn folder(&mut self, location: &Location<'a>, locations: &[Location<'a>]) -> bool {
         let alias = location.scope.own("alias").next();
         let root = location.scope.own("root").next();
         let Some(from) = alias.or(root) else { return false };
@@ -430,16 +430,7 @@ impl<'a> ServerImport<'_, 'a> {
             return true;
         }
         self.site.settings.entry("aliases", &path, folder);
-        let runs_php = location
-            .scope
-            .own("location")
-            .any(|inner| inner.block.iter().any(|one| one.name == "fastcgi_pass"));
-        if !runs_php {
-            let why = "no PHP in this location";
-            let path = toml_text::string(&format!("{path}*"));
-            let item = Placed::because(path, &from.place, why);
-            self.site.settings.push("deny_php", item);
-        }
+        self.folder_scripts(location, from, &path, locations);
         self.keep(from);
         false
     }

@@ -44,16 +44,16 @@ impl<'a> Scope<'a> {
         self.blocks.last().map(|block| block.block.as_slice()).unwrap_or_default()
     }
 
+    /// The nearest block that has a directive of these names.
+    pub fn block_with(&self, names: &[&str]) -> Option<&'a Directive> {
+        let is_one = |one: &Directive| names.contains(&one.name.as_str());
+        self.blocks.iter().rev().copied().find(|block| block.block.iter().any(is_one))
+    }
+
     /// The directives of these names in the nearest block that has any.
     pub fn group(&self, names: &[&str]) -> Vec<&'a Directive> {
-        for block in self.blocks.iter().rev() {
-            let found = block.block.iter().filter(|one| names.contains(&one.name.as_str()));
-            let found: Vec<&Directive> = found.collect();
-            if !found.is_empty() {
-                return found;
-            }
-        }
-        Vec::new()
+        let block = self.block_with(names).map(|block| block.block.as_slice()).unwrap_or_default();
+        block.iter().filter(|one| names.contains(&one.name.as_str())).collect()
     }
 
     /// The last directive of this name in the nearest block that has one.

@@ -135,7 +135,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         let ends = self.rewrites(&self.scope.clone(), None);
         if !ends {
             for location in &locations {
-                let is_sent_by_scripts = self.folder(location);
+                let is_sent_by_scripts = self.folder(location, &locations);
                 let is_named = matches!(location.matcher, Matcher::Named(_));
                 if !is_named {
                     self.rewrites(&location.scope.clone(), Some(location));

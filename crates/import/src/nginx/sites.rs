@@ -367,6 +367,7 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.access_left_out(place, "server", &why);
         }
         if hosts.is_empty() {
+            self.second_default(server, all);
             self.report.drop_server(server.directive);
             return;
         }
@@ -385,6 +386,22 @@ impl<'a> SitesImport<'_, 'a> {
         let mut site = import.import(&hosts, &fallback);
         self.reach(server, all, &mut site);
         file.sites.push(site);
+    }
+
+    /// Names a server without a name that nginx has for unknown names at addresses of its own.
+    fn second_default(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>]) {
+        let is_nameless = server.names.is_empty() && server.other_names.is_empty();
+        let is_empty = server.is_closed || server.is_only_redirect();
+        if !is_nameless || is_empty || !is_default_of_address(server, all) {
+            return;
+        }
+        let why = "it has no name, and another server is the site for unknown names at all \
+                   addresses: give it a `server_name`, or serve it with a second maitred";
+        let place = &server.directive.place;
+        match redirect_of(&server.directive.block) {
+            Some(_) => self.report.left_out(place, "server", why),
+            None => self.report.access_left_out(place, "server", why),
+        }
     }
 
     /// Who reaches the site: every site is served at every address.
@@ -435,6 +452,20 @@ fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
     {
         servers[index].is_default = true;
     }
+}
+
+/// Whether a server is nginx's default at one of its addresses: that with `default_server`, or the
+/// first one.
+fn is_default_of_address(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
+    server.listens.iter().any(|own| {
+        let same = all.iter().filter_map(|one| {
+            let listen = one.listens.iter().find(|other| other.key() == own.key())?;
+            Some((one, listen.is_default))
+        });
+        let same: Vec<(&ServerBlock<'_>, bool)> = same.collect();
+        let set = same.iter().find(|(_, is_default)| *is_default).or(same.first());
+        set.is_some_and(|(one, _)| std::ptr::eq(*one, server))
+    })
 }
 
 /// The target and the status, if a block does nothing but redirect.
