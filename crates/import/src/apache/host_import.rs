@@ -193,8 +193,13 @@ impl<'w, 'a> HostImport<'w, 'a> {
             .collect();
         for section in folders.into_iter().map(|(_, section)| section).chain(regexes) {
             for area in self.areas_of(section) {
+                // Not the area of a section for all files: the folders of aliases are elsewhere.
+                let around = match area.is_all() && self.mapped.len() > 1 {
+                    true => PathArea::Regex("^/".to_owned()),
+                    false => area.clone(),
+                };
                 for inner in section.block.iter().filter(|one| is_files(one)) {
-                    of_files.push((path_area::of_files(inner, &area), inner));
+                    of_files.push((path_area::of_files(inner, &around), inner));
                 }
                 // The section of the document root is none of an alias: these come after it.
                 match self.is_alias(&area) {

@@ -505,7 +505,7 @@ fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<PathArea> {
         }
         PathArea::Regex(folder) => {
             let name = format!("[^/]*\\.(?i:{text})(?:\\.[^/]*)?$");
-            path_area::below_expression(folder, &name).map(PathArea::Regex)
+            Some(PathArea::Regex(path_area::below_expression(folder, &name)))
         }
     }
 }

@@ -34,6 +34,8 @@ mod rewrite_tests;
 #[cfg(test)]
 mod script_tests;
 #[cfg(test)]
+mod section_order_tests;
+#[cfg(test)]
 mod virtual_host_tests;
 
 use config_reader::ApacheConfig;

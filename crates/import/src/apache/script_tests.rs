@@ -98,6 +98,8 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     let perl = of_folders("AddHandler cgi-script .pl .php");
     let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
     expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
+    let anywhere = "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>";
+    expect_denied(anywhere, &["/a/run/b/x.pl"], &["/run/a.css", "/x.pl"]);
     let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
     expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
     let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
@@ -108,7 +110,6 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     expect_denied(of_php, &[], &["/a.php"]);
     for lines in [
         "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
-        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
         "<Files *>\nAddHandler cgi-script .pl\n</Files>",
         "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
     ] {

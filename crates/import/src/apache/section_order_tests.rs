@@ -1,0 +1,60 @@
+//! Sections of an imported virtual host decide in the order of Apache's merge, and each for its own
+//! paths alone.
+
+use super::access_tests::{expect_denied, of_host};
+
+const CLOSED_FILES: &str = "<FilesMatch \"\\.(sql|bak)$\">\nRequire all denied\n</FilesMatch>\n";
+
+const OPEN_FILES: &str = "<FilesMatch \"\\.(sql|bak)$\">\nRequire all granted\n</FilesMatch>\n";
+
+#[test]
+fn files_that_a_section_lets_in_are_those_of_its_folders() {
+    for name in [
+        "DirectoryMatch \"/downloads/\"",
+        "DirectoryMatch \"(?i)^/srv/site1/downloads/\"",
+        "DirectoryMatch \"(?i)/downloads/\"",
+        "LocationMatch \"/downloads/\"",
+    ] {
+        let end = name.split(' ').next().unwrap_or_default();
+        let lines = format!("{CLOSED_FILES}<{name}>\n{OPEN_FILES}</{end}>");
+        expect_denied(&lines, &["/dump.sql", "/a/b.bak"], &["/a.txt"]);
+        let nocase = lines.replacen("\"\\.(sql", "\"(?i)\\.(sql", 2);
+        expect_denied(&nocase, &["/dump.sql", "/dump.SQL"], &["/a.txt"]);
+    }
+    let root = format!("{CLOSED_FILES}<Directory /srv/site1>\n{OPEN_FILES}</Directory>\n");
+    expect_denied(&root, &[], &["/x.sql"]);
+    expect_denied(&format!("{root}Alias /backup /srv/backup"), &["/backup/x.sql"], &["/x.txt"]);
+}
+
+#[test]
+fn files_that_a_section_refuses_are_those_of_its_folders() {
+    for (name, denied, open) in [
+        ("DirectoryMatch \"/private/\"", "/a/private/b/x.sql", "/x.sql"),
+        ("DirectoryMatch \"/private/\"", "/private/x.sql", "/private/x.txt"),
+        ("DirectoryMatch \"/private/.*\"", "/private/x.sql", "/x.sql"),
+        ("DirectoryMatch \"^/srv/site1/private/.*\"", "/private/x.sql", "/x.sql"),
+        ("DirectoryMatch \"^/srv/site1/(a/|b)\"", "/a/x.sql", "/c/x.sql"),
+        // As in Apache, whose expression is one for the whole path of a file.
+        ("DirectoryMatch \"^/srv/site1/(a/|b)\"", "/bx.sql", "/x.sql"),
+        ("DirectoryMatch \"(?i)/PRIVATE/\"", "/private/x.sql", "/private/x.SQL"),
+        ("LocationMatch \"/private\"", "/a/private/x.sql", "/x.sql"),
+    ] {
+        let end = name.split(' ').next().unwrap_or_default();
+        expect_denied(&format!("<{name}>\n{CLOSED_FILES}</{end}>"), &[denied], &[open]);
+    }
+    let whole = "<DirectoryMatch \"/b\">\n<Files x.sql>\nRequire all denied\n</Files>\n\
+                 </DirectoryMatch>";
+    expect_denied(whole, &["/b/x.sql", "/b/c/x.sql"], &["/bx.sql", "/x.sql"]);
+}
+
+#[test]
+fn scripts_that_a_section_passes_to_php_are_those_of_its_folders() {
+    let handler = "<FilesMatch \\.php$>\nSetHandler proxy:unix:/run/a.sock|fcgi://localhost\n\
+                   </FilesMatch>";
+    let lines = format!("<DirectoryMatch \"^/srv/site1/b\">\n{handler}\n</DirectoryMatch>");
+    let all = handler.replace("/a.sock", "/www.sock");
+    let imported = of_host(&format!("{all}\n{lines}"));
+    let findings = imported.report.findings();
+    let is_of_index = |why: &str| why.starts_with("requests for the folders themselves");
+    assert!(findings.iter().any(|one| is_of_index(&one.why)), "{}", imported.report);
+}
