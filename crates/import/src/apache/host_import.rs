@@ -461,7 +461,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
     }
 
     /// The alias or the document root that an area is in; none of an expression.
-    fn mapped_around(&self, area: &PathArea) -> Option<&MappedFolder> {
+    pub(super) fn mapped_around(&self, area: &PathArea) -> Option<&MappedFolder> {
         let around = |one: &&MappedFolder| PathArea::Below(one.prefix.clone()).covers(area);
         self.mapped.iter().filter(around).max_by_key(|one| one.prefix.len())
     }

@@ -14,6 +14,7 @@ mod host_scripts;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
+mod passed_scripts;
 mod path_area;
 mod path_pools;
 mod php_types;

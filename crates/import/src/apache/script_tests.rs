@@ -226,8 +226,8 @@ fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
     let added =
         in_folder("/srv/site1/pma", "AddHandler proxy:unix:/run/a.sock|fcgi://localhost .php");
     let added = format!("AddHandler proxy:unix:/run/www.sock|fcgi://localhost .php\n{added}");
-    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/\n\
-                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/";
+    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/site1/\n\
+                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/site1/";
     for lines in [&*alias, &*added, matched] {
         let imported = of_host(lines);
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
@@ -354,6 +354,45 @@ fn scripts_that_are_excepted_from_a_fastcgi_server_are_refused() {
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
         assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
         assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn scripts_of_another_folder_than_that_of_their_paths_are_refused() {
+    let site = r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/site1/$1";
+    let pma = "Alias /pma /usr/share/pma";
+    let of_pma = r"ProxyPassMatch ^/pma/(.*\.php)$ fcgi://127.0.0.1:9000/usr/share/pma/$1";
+    for (lines, path) in [
+        (r"ProxyPassMatch ^/api/(.*\.php)$ fcgi://127.0.0.1:9000/srv/api/$1", "/api/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/$1", "/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ unix:/run/www.sock|fcgi://localhost/srv", "/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000", "/x.php"),
+        (r"ProxyPassMatch ^/((a)|b)/(.*\.php)$ fcgi://h:1/srv/site1/a/$3", "/b/x.php"),
+        (of_pma, "/pma/x.php"),
+    ] {
+        for more in ["", site] {
+            let imported = of_host(&format!("{lines}\n{more}"));
+            let Imported { toml, report, .. } = &imported;
+            assert!(!report.keeps_access(), "{lines}\n{more}\n{toml}\n{report}");
+            assert!(!runs_script(&imported, path), "{lines}\n{more}\n{toml}\n{report}");
+        }
+    }
+    for (lines, runs, stays) in [
+        (site.to_owned(), vec!["/x.php", "/a/x.php"], vec![]),
+        (format!("{pma}\n{of_pma}\n{site}"), vec!["/x.php", "/pma/x.php"], vec![]),
+        (format!("{pma}\n{site}"), vec!["/x.php"], vec!["/pma/x.php"]),
+        (
+            r"ProxyPassMatch ^/.*\.php(/.*)?$ unix:/run/www.sock|fcgi://localhost/srv/site1"
+                .to_owned(),
+            vec!["/x.php"],
+            vec![],
+        ),
+    ] {
+        let imported = of_host(&lines);
+        let Imported { toml, report, .. } = &imported;
+        assert!(report.keeps_access(), "{lines}\n{report}");
+        assert!(runs.iter().all(|path| runs_script(&imported, path)), "{lines}\n{toml}");
+        assert!(!stays.iter().any(|path| runs_script(&imported, path)), "{lines}\n{toml}");
     }
 }
 
