@@ -42,6 +42,12 @@ pub trait FileReader {
     /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
     fn glob(&self, pattern: &str) -> Vec<String>;
 
+    /// Why not all files that a pattern matches are known, as the end of a sentence with what to do;
+    /// nothing if they are, as they are by default.
+    fn unlisted(&self, _pattern: &str) -> Option<String> {
+        None
+    }
+
     /// The files of a name in a folder and below it, sorted; nothing if not all of it
     /// can be looked at. By default there are none.
     fn below(&self, _folder: &str, _name: &str) -> Option<Vec<String>> {

@@ -45,6 +45,10 @@ impl FileReader for AccessConf {
         }
     }
 
+    fn unlisted(&self, pattern: &str) -> Option<String> {
+        pattern.starts_with("/unlisted/").then(|| "it cannot be read".to_owned())
+    }
+
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
         Some(vec![format!("{folder}/{name}")])
     }

@@ -328,9 +328,15 @@ impl ConfigReader<'_> {
         };
         let mut files = self.files.glob(&pattern);
         // A folder stands for all files in it.
-        let inner = self.files.glob(&format!("{}/*", pattern.trim_end_matches('/')));
-        if !inner.is_empty() && !pattern.contains(['*', '?', '[']) {
+        let of_folder = format!("{}/*", pattern.trim_end_matches('/'));
+        let inner = self.files.glob(&of_folder);
+        let is_pattern = pattern.contains(['*', '?', '[']);
+        if !inner.is_empty() && !is_pattern {
             files = inner;
+        }
+        let whole = if is_pattern { &pattern } else { &of_folder };
+        if let Some(why) = self.files.unlisted(whole) {
+            self.report.access_left_out(&directive.place, &directive.shown(), &why);
         }
         let is_optional = directive.is("IncludeOptional");
         let mut found = Vec::new();

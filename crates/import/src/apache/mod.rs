@@ -29,6 +29,8 @@ mod virtual_hosts;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod config_reader_tests;
+#[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]
 mod rewrite_tests;

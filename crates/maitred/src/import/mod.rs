@@ -4,6 +4,7 @@ mod found_servers;
 mod named_files;
 pub mod options;
 mod prove;
+mod unlisted_files;
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -72,6 +73,10 @@ impl FileReader for Disk {
         }
         let found = glob::glob(pattern).into_iter().flatten().flatten();
         found.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
+    fn unlisted(&self, pattern: &str) -> Option<String> {
+        unlisted_files::unlisted(pattern)
     }
 
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
