@@ -91,7 +91,7 @@ pub(super) fn is_denied(imported: &Imported, path: &str) -> bool {
 }
 
 /// The file with the users of a path.
-fn users_of(imported: &Imported, path: &str) -> Option<String> {
+pub(super) fn users_of(imported: &Imported, path: &str) -> Option<String> {
     let config = written(imported);
     let mut rules = config.sites[0].rules.basic_auth.iter();
     let found = rules.find(|rule| rule.path.matches(path.as_bytes()))?;

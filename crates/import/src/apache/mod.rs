@@ -21,6 +21,7 @@ mod php_types;
 mod require_rules;
 mod rewrite_chain;
 mod script_merge;
+mod section_order;
 mod served_hosts;
 mod unrun_scripts;
 mod virtual_host;

@@ -1,7 +1,7 @@
 //! Sections of an imported virtual host decide in the order of Apache's merge, and each for its own
 //! paths alone.
 
-use super::access_tests::{expect_denied, of_host};
+use super::access_tests::{expect_denied, of_host, users_of};
 
 const CLOSED_FILES: &str = "<FilesMatch \"\\.(sql|bak)$\">\nRequire all denied\n</FilesMatch>\n";
 
@@ -57,4 +57,29 @@ fn scripts_that_a_section_passes_to_php_are_those_of_its_folders() {
     let findings = imported.report.findings();
     let is_of_index = |why: &str| why.starts_with("requests for the folders themselves");
     assert!(findings.iter().any(|one| is_of_index(&one.why)), "{}", imported.report);
+}
+
+#[test]
+fn expressions_for_folders_follow_the_folders_of_aliases() {
+    let users = |file: &str| format!("AuthType Basic\nAuthUserFile {file}\nRequire valid-user");
+    let docs = format!("<Directory /srv/docs>\n{}\n</Directory>", users("/etc/passwd"));
+    let private =
+        format!("<DirectoryMatch \"/private/\">\n{}\n</DirectoryMatch>", users("/etc/group"));
+    let root = "<DirectoryMatch \"^/srv/site1/\">\nRequire all granted\n</DirectoryMatch>";
+    for lines in [format!("{docs}\n{private}"), format!("{root}\n{private}\n{docs}")] {
+        let imported = of_host(&format!("Alias /docs /srv/docs\n{lines}"));
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+        for (path, file) in [
+            ("/docs/private/a", Some("/etc/group")),
+            ("/private/a", Some("/etc/group")),
+            ("/docs/a", Some("/etc/passwd")),
+            ("/a", None),
+        ] {
+            let found = users_of(&imported, path);
+            assert_eq!(found.as_deref(), file, "{path}\n{lines}\n{}", imported.toml);
+        }
+    }
+    // Of the document root alone.
+    let closed = "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>";
+    expect_denied(&format!("{closed}\n{root}"), &["/docs/a"], &["/a"]);
 }
