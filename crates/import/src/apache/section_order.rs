@@ -29,19 +29,16 @@ impl<'a> HostImport<'_, 'a> {
         let around = |one: &'a Directive| files_section(one, &PathArea::all());
         // Those of the server and the virtual host precede those in folders.
         let mut of_files: Vec<AreaSection<'a>> = files.into_iter().map(around).collect();
-        let folders = self.folder_sections(folders, &mut of_files);
+        let mut folders = self.folder_sections(folders, &mut of_files);
         let mut regexes = self.folder_sections(regexes, &mut of_files);
-        let is_alias = |one: &AreaSection<'a>| self.is_alias(&one.area);
-        // A section of the document root is none of an alias, though its paths are around those of
-        // the alias, and so these come after it.
         let last_of_root = regexes.iter().rposition(|one| one.area.is_all());
         let last_regexes = regexes.split_off(last_of_root.map_or(0, |at| at + 1));
-        let (alias_folders, root_folders): (Vec<_>, Vec<_>) =
-            folders.into_iter().partition(is_alias);
-        let (alias_regexes, root_regexes): (Vec<_>, Vec<_>) =
-            regexes.into_iter().partition(is_alias);
-        sections.extend(root_folders.into_iter().chain(root_regexes));
-        sections.extend(alias_folders.into_iter().chain(alias_regexes));
+        folders.extend(regexes);
+        // A section of the document root or of an alias is none of an alias below it, though its
+        // paths are around those of the alias, and so these come after it.
+        let prefix = |one: &AreaSection<'a>| self.mapped_around(&one.area).map(|one| &one.prefix);
+        folders.sort_by_key(|one| prefix(one).map_or(0, String::len));
+        sections.extend(folders);
         sections.extend(last_regexes);
         sections.extend(of_files);
         for section in locations {

@@ -83,3 +83,19 @@ fn expressions_for_folders_follow_the_folders_of_aliases() {
     let closed = "Alias /docs /srv/docs\n<Directory /srv/docs>\nRequire all denied\n</Directory>";
     expect_denied(&format!("{closed}\n{root}"), &["/docs/a"], &["/a"]);
 }
+
+#[test]
+fn a_folder_decides_for_no_folder_elsewhere() {
+    let closed = |name: &str| {
+        let end = name.split(' ').next().unwrap_or_default();
+        format!("<{name}>\nRequire all denied\n</{end}>\n")
+    };
+    let open = |name: &str| closed(name).replace("denied", "granted");
+    let aliases = "Alias /docs/old /srv/old\nAlias /docs /srv/a/b/docs\n";
+    let inner = format!("{}{}", closed("Directory /srv/old"), open("Directory /srv/a/b/docs"));
+    expect_denied(&format!("{aliases}{inner}"), &["/docs/old/a"], &["/docs/a"]);
+    let private = closed("DirectoryMatch \"/private/\"");
+    let root = format!("{private}{}", open("DirectoryMatch \"^/srv/site1/\""));
+    expect_denied(&root, &[], &["/private/a"]);
+    expect_denied(&format!("{aliases}{root}"), &["/docs/private/a"], &["/docs/a", "/a"]);
+}
