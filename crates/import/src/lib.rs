@@ -54,6 +54,12 @@ pub trait FileReader {
         Some(Vec::new())
     }
 
+    /// Whether there is a symbolic link below a folder; nothing if not all of it can be looked at. By
+    /// default there is none.
+    fn has_links(&self, _folder: &str) -> Option<bool> {
+        Some(false)
+    }
+
     /// The path with all links resolved, if it exists.
     fn resolved(&self, path: &str) -> Option<String>;
 }

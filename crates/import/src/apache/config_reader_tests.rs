@@ -1,6 +1,6 @@
 //! No line of Apache's configuration is lost before it is imported.
 
-use super::access_tests::{expect_denied, of_host};
+use super::access_tests::{expect_denied, of_host, section};
 
 #[test]
 fn folders_that_cannot_be_listed_are_left_out_as_access() {
@@ -18,8 +18,7 @@ fn folders_that_cannot_be_listed_are_left_out_as_access() {
 #[test]
 fn lines_for_versions_of_an_expression_are_those_of_this_version() {
     let of = |condition: &str| {
-        let denied = "<Location /a>\nRequire all denied\n</Location>";
-        format!("<IfVersion {condition}>\n{denied}\n</IfVersion>")
+        format!("<IfVersion {condition}>\n{}\n</IfVersion>", section("Location /a"))
     };
     // As Apache 2.4 does.
     for condition in [
@@ -42,4 +41,19 @@ fn lines_for_versions_of_an_expression_are_those_of_this_version() {
         let imported = of_host(&of(condition));
         assert!(!imported.report.keeps_access(), "{condition}\n{}", imported.report);
     }
+}
+
+#[test]
+fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
+    let denied = section("Location /a");
+    let lines = format!("<IfDefine OUTER>\n<IfDefine INNER>\n{denied}\n</IfDefine>\n</IfDefine>");
+    expect_denied(&lines, &["/a"], &["/b"]);
+    for name in ["IfDefine OTHER", "IfModule other_module"] {
+        let end = name.split(' ').next().unwrap_or_default();
+        let imported = of_host(&format!("<{name}>\n{denied}\n</{end}>"));
+        let mut findings = imported.report.findings().iter();
+        assert!(findings.any(|one| one.what.contains(end)), "{name}\n{}", imported.report);
+    }
+    assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
+    assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }

@@ -272,6 +272,7 @@ impl<'a> HostImport<'_, 'a> {
 
     /// `Options`: which folders are listed.
     pub(super) fn listings(&mut self) {
+        self.links();
         let sections = self.sections.clone();
         let mut found: Vec<(PathArea, bool, &'a Directive)> = Vec::new();
         for section in &sections {

@@ -6,6 +6,7 @@ mod folder_regex;
 mod host_access;
 mod host_addresses;
 mod host_import;
+mod host_links;
 mod host_paths;
 mod host_proxies;
 mod host_responses;

@@ -1,7 +1,7 @@
 //! Sections of an imported virtual host decide in the order of Apache's merge, and each for its own
 //! paths alone.
 
-use super::access_tests::{expect_denied, of_host, users_of};
+use super::access_tests::{expect_denied, of_host, section, users_of};
 
 const CLOSED_FILES: &str = "<FilesMatch \"\\.(sql|bak)$\">\nRequire all denied\n</FilesMatch>\n";
 
@@ -86,10 +86,7 @@ fn expressions_for_folders_follow_the_folders_of_aliases() {
 
 #[test]
 fn a_folder_decides_for_no_folder_elsewhere() {
-    let closed = |name: &str| {
-        let end = name.split(' ').next().unwrap_or_default();
-        format!("<{name}>\nRequire all denied\n</{end}>\n")
-    };
+    let closed = |name: &str| section(name) + "\n";
     let open = |name: &str| closed(name).replace("denied", "granted");
     let aliases = "Alias /docs/old /srv/old\nAlias /docs /srv/a/b/docs\n";
     let inner = format!("{}{}", closed("Directory /srv/old"), open("Directory /srv/a/b/docs"));
@@ -98,4 +95,42 @@ fn a_folder_decides_for_no_folder_elsewhere() {
     let root = format!("{private}{}", open("DirectoryMatch \"^/srv/site1/\""));
     expect_denied(&root, &[], &["/private/a"]);
     expect_denied(&format!("{aliases}{root}"), &["/docs/private/a"], &["/docs/a", "/a"]);
+}
+
+#[test]
+fn options_without_links_are_left_out_as_access_where_there_are_links() {
+    let folder = |path: &str, line: &str| format!("<Directory {path}>\n{line}\n</Directory>\n");
+    let linked = "DocumentRoot /srv/linked\n";
+    let alias = "Alias /docs /srv/linked\n";
+    for (lines, is_access) in [
+        (format!("{linked}{}", folder("/srv/linked", "Options None")), true),
+        (format!("{linked}{}", folder("/", "Options Indexes")), true),
+        (format!("{linked}{}", folder("/srv/linked", "Options -FollowSymLinks")), true),
+        (format!("{linked}{}", folder("/srv/linked/a", "Options -FollowSymLinks")), true),
+        (format!("{linked}{}", folder("/srv/*/a", "Options -FollowSymLinks")), true),
+        (format!("{linked}Options None"), true),
+        (format!("{alias}Options None"), true),
+        (format!("{alias}{}", folder("/srv/linked", "Options None")), true),
+        (format!("{alias}{}", folder("/", "Options None")), true),
+        (format!("{alias}{}", folder("/srv/site1", "Options None")), false),
+        (folder("/srv/site1", "Options None"), false),
+        (format!("{linked}{}", folder("/srv/linked", "Options All")), false),
+        (format!("{linked}{}", folder("/srv/linked", "Options -Indexes +MultiViews")), false),
+        (format!("{linked}{}", folder("/srv/linked", "Options FollowSymLinks")), false),
+        (format!("{linked}{}", folder("/srv/linked", "Options SymLinksIfOwnerMatch")), false),
+        (
+            format!(
+                "{linked}{}{}",
+                folder("/", "Options None"),
+                folder("/srv/linked", "Options +FollowSymLinks")
+            ),
+            false,
+        ),
+        (format!("{linked}<Location />\nOptions None\n</Location>"), false),
+    ] {
+        let report = of_host(&lines).report;
+        assert_eq!(!report.keeps_access(), is_access, "{lines}\n{report}");
+    }
+    let report = of_host(&folder("/srv/site1", "Options None")).report;
+    assert!(report.to_string().contains("Options None: links are followed here"), "{report}");
 }

@@ -83,6 +83,10 @@ impl FileReader for Disk {
         named_files::below(Path::new(folder), name)
     }
 
+    fn has_links(&self, folder: &str) -> Option<bool> {
+        named_files::has_links(Path::new(folder))
+    }
+
     fn resolved(&self, path: &str) -> Option<String> {
         let real = std::fs::canonicalize(path).ok()?;
         real.to_str().map(str::to_owned)
