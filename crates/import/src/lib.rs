@@ -42,8 +42,8 @@ pub trait FileReader {
     /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
     fn glob(&self, pattern: &str) -> Vec<String>;
 
-    /// Why not all files that a pattern matches are known, as the end of a sentence with what to do;
-    /// nothing if they are, as they are by default.
+    /// Why not all files that a pattern matches are known, as the end of a sentence with what to
+    /// do; nothing if they are, as they are by default.
     fn unlisted(&self, _pattern: &str) -> Option<String> {
         None
     }
@@ -54,8 +54,8 @@ pub trait FileReader {
         Some(Vec::new())
     }
 
-    /// Whether there is a symbolic link below a folder; nothing if not all of it can be looked at. By
-    /// default there is none.
+    /// Whether there is a symbolic link below a folder; nothing if not all of it can be looked at.
+    /// By default there is none.
     fn has_links(&self, _folder: &str) -> Option<bool> {
         Some(false)
     }

@@ -1,4 +1,5 @@
-//! Scripts that `ProxyPassMatch` passes to a FastCGI server, which runs the file that the line names.
+//! Scripts that `ProxyPassMatch` passes to a FastCGI server, which runs the file that the line
+//! names.
 
 use pcre2::bytes::{Captures, Regex};
 

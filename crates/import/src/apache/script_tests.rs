@@ -226,8 +226,10 @@ fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
     let added =
         in_folder("/srv/site1/pma", "AddHandler proxy:unix:/run/a.sock|fcgi://localhost .php");
     let added = format!("AddHandler proxy:unix:/run/www.sock|fcgi://localhost .php\n{added}");
-    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/site1/\n\
-                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/site1/";
+    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ \
+                   unix:/run/a.sock|fcgi://localhost/srv/site1/\n\
+                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ \
+                   unix:/run/www.sock|fcgi://localhost/srv/site1/";
     for lines in [&*alias, &*added, matched] {
         let imported = of_host(lines);
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
