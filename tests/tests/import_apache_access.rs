@@ -34,7 +34,7 @@ const REFUSING: [&str; 22] = [
 
 /// Lines of a virtual host of which others decide whether or for which paths they refuse, with a
 /// file that they refuse and one that they do not.
-const DEPENDENT: [[&str; 3]; 4] = [
+const DEPENDENT: [[&str; 3]; 11] = [
     [
         "RewriteEngine on\n<Directory HERE/site>\nRewriteRule ^private/ - [F]\n</Directory>",
         "private/a.txt",
@@ -56,6 +56,47 @@ const DEPENDENT: [[&str; 3]; 4] = [
         "<Directory HERE/site>\n<Files secret7>\nRequire all denied\n</Files>\n</Directory>\n\
          <Files secret7>\nRequire all granted\n</Files>",
         "secret7",
+        "asecret",
+    ],
+    [
+        "<Files *.inc>\nRequire all denied\n</Files>\n<DirectoryMatch /vendor/>\n<Files *.inc>\n\
+         Require all granted\n</Files>\n</DirectoryMatch>",
+        "core/a.inc",
+        "core/a.bak",
+    ],
+    [
+        "<Files *.inc>\nRequire all denied\n</Files>\n<Directory HERE/site>\n<Files *.inc>\n\
+         Require all granted\n</Files>\n</Directory>\nAlias /more HERE/more\n\
+         <Directory HERE/more>\nRequire all granted\n</Directory>",
+        "more/a.inc",
+        "more/private/a.txt",
+    ],
+    [
+        "<DirectoryMatch /core/>\n<Files a.*>\nRequire all denied\n</Files>\n</DirectoryMatch>",
+        "core/a.inc",
+        "private/a.txt",
+    ],
+    [
+        "<DirectoryMatch /wp>\n<Files *.txt>\nRequire all denied\n</Files>\n</DirectoryMatch>",
+        "wp-config.txt",
+        "private/a.txt",
+    ],
+    [
+        "Alias /more HERE/more\n<Directory HERE/more>\nRequire all denied\n</Directory>\n\
+         <DirectoryMatch ^HERE/site/>\nRequire all granted\n</DirectoryMatch>",
+        "more/a.inc",
+        "core/a.inc",
+    ],
+    [
+        "Alias /docs/old HERE/more\nAlias /docs HERE/site/core\n<Directory HERE/more>\n\
+         Require all denied\n</Directory>\n<Directory HERE/site/core>\nRequire all granted\n\
+         </Directory>",
+        "docs/old/a.inc",
+        "docs/a.inc",
+    ],
+    [
+        "<IfVersion ~ ^2\\.4>\n<Location /private>\nRequire all denied\n</Location>\n</IfVersion>",
+        "private/a.txt",
         "asecret",
     ],
 ];
@@ -103,8 +144,9 @@ fn virtual_hosts() -> String {
 #[test]
 fn lines_that_refuse_by_other_lines_refuse_the_same_paths() {
     let files = FILES.map(|name| (format!("site/{name}"), "a file"));
-    let files: Vec<(&str, &str)> =
+    let mut files: Vec<(&str, &str)> =
         files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    files.extend(["more/a.inc", "more/private/a.txt"].map(|name| (name, "a file")));
     let hosts = DEPENDENT.iter().enumerate().map(|(index, [lines, ..])| {
         format!(
             "HOST s{index}.example.com\nDocumentRoot HERE/site\n<Directory HERE/site>\n\

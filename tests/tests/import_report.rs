@@ -194,6 +194,18 @@ fn a_hidden_file_is_no_site_and_no_pool_of_a_wildcard() {
 }
 
 #[test]
+fn an_include_of_a_folder_that_cannot_be_listed_is_left_out_as_access() {
+    let folder = public_folder();
+    // Root can list any folder, but not this one.
+    std::os::unix::fs::symlink("loop", folder.path().join("loop")).expect("a link is made");
+    let include = format!("include {}/loop/*.conf;", folder.path().display());
+    let site = "server { root /srv; location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; } }";
+    let (code, report, _) = report_of(&format!("{site}\n{include}"));
+    assert_eq!(code, Some(3), "{report}");
+    assert!(report.contains("nginx.conf:4:") && report.contains("/loop"), "{report}");
+}
+
+#[test]
 fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
     let site = |exception: &str| {
         format!(

@@ -1,5 +1,6 @@
 //! The modules and the version of Apache that files may ask for.
 
+use crate::regex::Regex;
 use crate::text::integer;
 use crate::words::Words;
 
@@ -68,16 +69,62 @@ fn version_holds(mut words: Words<'_>) -> Result<bool, String> {
         Some(rest) => (true, rest.to_vec()),
         None => (false, operator),
     };
+    let holds = match (&operator[..], version.strip_prefix(b"/")) {
+        (b"~", _) => version_matches(&version)?,
+        (b"=" | b"==", Some(text)) => match text.strip_suffix(b"/") {
+            Some(text) => version_matches(text)?,
+            None => return Err("missing delimiting / of regular expression".to_owned()),
+        },
+        (operator, _) => version_compares(operator, &version)?,
+    };
+    Ok(holds != negated)
+}
+
+fn version_matches(expression: &[u8]) -> Result<bool, String> {
+    let version = VERSION.map(|part| part.to_string()).join(".");
+    let expression = Regex::new(expression, false)?;
+    let matched = expression.is_match(version.as_bytes());
+    matched.map_err(|_| "the regular expression takes too many steps".to_owned())
+}
+
+fn version_compares(operator: &[u8], version: &[u8]) -> Result<bool, String> {
     let mut wanted = version.split(|byte| *byte == b'.').map(integer);
     let parts: [i64; 3] = std::array::from_fn(|_| wanted.next().unwrap_or(0));
     let order = VERSION.cmp(&parts);
-    let holds = match &operator[..] {
+    Ok(match operator {
         b"=" | b"==" => order.is_eq(),
         b">" => order.is_gt(),
         b">=" => order.is_ge(),
         b"<" => order.is_lt(),
         b"<=" => order.is_le(),
         _ => return Err("unrecognized operator".to_owned()),
-    };
-    Ok(holds != negated)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_compared_with_numbers_and_expressions() {
+        let of = |arguments: &str| is_entered(b"ifversion", arguments.as_bytes(), 8);
+        for arguments in [
+            ">= 2.4",
+            "!< 2.4",
+            r"~ ^2\.4",
+            r"!~ ^2\.2",
+            r"= /^2\.4/",
+            r"== /^2\.4/",
+            r"!= /^2\.2/",
+            r"/^2\.4/",
+        ] {
+            assert_eq!(of(arguments), Ok(true), "{arguments}");
+        }
+        for arguments in ["< 2.4", "2.4", r"~ ^2\.2", r"= /^2\.2/", r"!~ ^2\.4", r"~ /^2\.4/"] {
+            assert_eq!(of(arguments), Ok(false), "{arguments}");
+        }
+        for arguments in ["~ [", r"= /^2\.4", "=~ 2", "! 2.4"] {
+            assert!(of(arguments).is_err(), "{arguments}");
+        }
+    }
 }

@@ -31,6 +31,11 @@ pub mod user_files;
 mod values;
 mod written_site;
 
+/// As [`FileReader::unlisted`], for what has wildcards: a file that cannot be read has an error.
+fn unlisted(files: &dyn FileReader, pattern: &str) -> Option<String> {
+    pattern.contains(['*', '?', '[']).then(|| files.unlisted(pattern))?
+}
+
 /// The files of the configuration to import.
 pub trait FileReader {
     /// The text of a file.
@@ -51,10 +56,22 @@ pub trait FileReader {
         found
     }
 
+    /// Why not all files that a pattern matches are known, as the end of a sentence with what to
+    /// do; nothing if they are, as they are by default.
+    fn unlisted(&self, _pattern: &str) -> Option<String> {
+        None
+    }
+
     /// The files of a name in a folder and below it, sorted; nothing if not all of it
     /// can be looked at. By default there are none.
     fn below(&self, _folder: &str, _name: &str) -> Option<Vec<String>> {
         Some(Vec::new())
+    }
+
+    /// Whether there is a symbolic link below a folder; nothing if not all of it can be looked at.
+    /// By default there is none.
+    fn has_links(&self, _folder: &str) -> Option<bool> {
+        Some(false)
     }
 
     /// The path with all links resolved, if it exists.

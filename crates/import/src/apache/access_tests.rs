@@ -45,8 +45,16 @@ impl FileReader for AccessConf {
         }
     }
 
+    fn unlisted(&self, pattern: &str) -> Option<String> {
+        pattern.starts_with("/unlisted/").then(|| "it cannot be read".to_owned())
+    }
+
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
         Some(vec![format!("{folder}/{name}")])
+    }
+
+    fn has_links(&self, folder: &str) -> Option<bool> {
+        Some(folder.contains("linked"))
     }
 
     fn resolved(&self, _: &str) -> Option<String> {
@@ -87,7 +95,7 @@ pub(super) fn is_denied(imported: &Imported, path: &str) -> bool {
 }
 
 /// The file with the users of a path.
-fn users_of(imported: &Imported, path: &str) -> Option<String> {
+pub(super) fn users_of(imported: &Imported, path: &str) -> Option<String> {
     let config = written(imported);
     let mut rules = config.sites[0].rules.basic_auth.iter();
     let found = rules.find(|rule| rule.path.matches(path.as_bytes()))?;
@@ -111,7 +119,7 @@ pub(super) fn expect_denied(lines: &str, denied: &[&str], open: &[&str]) {
     }
 }
 
-fn section(name: &str) -> String {
+pub(super) fn section(name: &str) -> String {
     let end = name.split(' ').next().unwrap_or_default();
     format!("<{name}>\nRequire all denied\n</{end}>")
 }
@@ -575,19 +583,4 @@ fn a_file_that_two_locations_include_leads_both_to_a_server() {
         let mut paths = rules.iter().map(|rule| &rule.path);
         assert!(paths.any(|one| one.matches(path.as_bytes())), "{path}\n{}", imported.toml);
     }
-}
-
-#[test]
-fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
-    let denied = section("Location /a");
-    let lines = format!("<IfDefine OUTER>\n<IfDefine INNER>\n{denied}\n</IfDefine>\n</IfDefine>");
-    expect_denied(&lines, &["/a"], &["/b"]);
-    for name in ["IfDefine OTHER", "IfModule other_module"] {
-        let end = name.split(' ').next().unwrap_or_default();
-        let imported = of_host(&format!("<{name}>\n{denied}\n</{end}>"));
-        let mut findings = imported.report.findings().iter();
-        assert!(findings.any(|one| one.what.contains(end)), "{name}\n{}", imported.report);
-    }
-    assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
-    assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
+use pcre2::bytes::Regex;
 
 use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
@@ -273,7 +274,7 @@ impl ConfigReader<'_> {
         let holds = match directive.name.to_ascii_lowercase().as_str() {
             "<ifmodule" => Some(condition(directive.first(), |name| self.has_module(name))),
             "<ifdefine" => Some(condition(directive.first(), |name| self.defines.contains(name))),
-            "<ifversion" => Some(version_holds(&directive)),
+            "<ifversion" => version_holds(&directive),
             "<macro" => {
                 self.define_macro(&directive, source, at);
                 return Ok(());
@@ -357,12 +358,15 @@ impl ConfigReader<'_> {
             false => format!("{}/{path}", self.server_root),
         };
         // A folder stands for all files in it, and a wildcard for no hidden ones.
-        let mut files = match pattern.contains(['*', '?', '[']) {
-            true => Vec::new(),
-            false => self.files.entries(&pattern),
-        };
+        let of_folder = format!("{}/*", pattern.trim_end_matches('/'));
+        let is_pattern = pattern.contains(['*', '?', '[']);
+        let mut files = if is_pattern { Vec::new() } else { self.files.entries(&pattern) };
         if files.is_empty() {
             files = self.files.glob(&pattern);
+        }
+        let whole = if is_pattern { &pattern } else { &of_folder };
+        if let Some(why) = self.files.unlisted(whole) {
+            self.report.access_left_out(&directive.place, &directive.shown(), &why);
         }
         let is_optional = directive.is("IncludeOptional");
         let mut found = Vec::new();
@@ -522,7 +526,8 @@ fn condition(argument: &str, holds: impl Fn(&str) -> bool) -> bool {
     }
 }
 
-fn version_holds(directive: &Directive) -> bool {
+/// Whether the version is one of an `<IfVersion>`; nothing if that is not clear.
+fn version_holds(directive: &Directive) -> Option<bool> {
     let (operator, wanted) = match directive.argument(1) {
         "" => ("=", directive.first()),
         wanted => (directive.first(), wanted),
@@ -531,15 +536,29 @@ fn version_holds(directive: &Directive) -> bool {
         Some(rest) => (true, rest),
         None => (false, operator),
     };
-    let mut parts = wanted.split('.').map(|part| part.parse().unwrap_or(0));
-    let wanted: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
-    let order = VERSION.cmp(&wanted);
-    let holds = match operator {
-        ">" => order.is_gt(),
-        ">=" => order.is_ge(),
-        "<" => order.is_lt(),
-        "<=" => order.is_le(),
-        _ => order.is_eq(),
+    let holds = match (operator, wanted.strip_prefix('/')) {
+        ("~", _) => version_matches(wanted)?,
+        ("=" | "==", Some(text)) => version_matches(text.strip_suffix('/')?)?,
+        _ => {
+            let mut parts = wanted.split('.').map(|part| part.parse().ok());
+            let wanted: [Option<u32>; 3] = std::array::from_fn(|_| parts.next().unwrap_or(Some(0)));
+            let order = VERSION.map(Some).cmp(&wanted);
+            match operator {
+                _ if wanted.contains(&None) => return None,
+                "=" | "==" => order.is_eq(),
+                ">" => order.is_gt(),
+                ">=" => order.is_ge(),
+                "<" => order.is_lt(),
+                "<=" => order.is_le(),
+                _ => return None,
+            }
+        }
     };
-    holds != is_negated
+    Some(holds != is_negated)
+}
+
+/// Whether the version matches an expression; nothing if it is none.
+fn version_matches(expression: &str) -> Option<bool> {
+    let version = VERSION.map(|part| part.to_string()).join(".");
+    Regex::new(expression).ok()?.is_match(version.as_bytes()).ok()
 }

@@ -133,14 +133,25 @@ impl<'a> HostImport<'_, 'a> {
         // The first match of `basic_auth` wins: inner sections come first.
         for (index, one) in rules.iter().enumerate().rev() {
             let later = &rules[index + 1..];
-            // A later section with all of its paths decides in its place.
-            if one.rule.is_open() || later.iter().any(|other| other.area.covers(&one.area)) {
+            if one.rule.is_open() || later.iter().any(|other| self.replaces(other, one)) {
                 continue;
             }
             let differ = later.iter().filter(|other| !other.is_same(one));
             let others: Vec<&SectionRule<'a>> = differ.collect();
             self.write_rule(one, &others);
         }
+    }
+
+    /// Whether a later section, with all paths of a rule, decides in its place: one of folders does
+    /// so in its own document root or alias alone.
+    fn replaces(&self, later: &SectionRule<'a>, one: &SectionRule<'a>) -> bool {
+        let section = &self.sections[later.at];
+        let own = self.mapped_around(&section.area).map_or(0, |folder| folder.prefix.len());
+        let mut inner = self.mapped.iter().filter(|folder| folder.prefix.len() > own);
+        let is_elsewhere = section.is_folder
+            && matches!(one.area, PathArea::Regex(_))
+            && inner.any(|folder| PathArea::Below(folder.prefix.clone()).may_overlap(&one.area));
+        later.area == one.area || !is_elsewhere && self.applies(section, &one.area)
     }
 
     fn write_rule(&mut self, one: &SectionRule<'a>, later: &[&SectionRule<'a>]) {
@@ -261,6 +272,7 @@ impl<'a> HostImport<'_, 'a> {
 
     /// `Options`: which folders are listed.
     pub(super) fn listings(&mut self) {
+        self.links();
         let sections = self.sections.clone();
         let mut found: Vec<(PathArea, bool, &'a Directive)> = Vec::new();
         for section in &sections {

@@ -2,9 +2,9 @@
 
 use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
-use super::path_area::{self, FolderAreas, MappedFolder, PathArea, is_shell_pattern};
+use super::path_area::{MappedFolder, PathArea, is_shell_pattern};
 use super::path_pools::PathPool;
-use super::require_rules;
+use super::require_rules::is_requirement;
 use super::virtual_host::{MovedHost, VirtualHost};
 use super::virtual_hosts::HostsImport;
 use crate::FileReader;
@@ -69,9 +69,6 @@ pub(super) struct HostImport<'w, 'a> {
     /// The pools of some paths.
     pub(super) path_pools: Vec<PathPool<'a>>,
 }
-
-/// Sections of folders, in the order of their merge: the depth, and the section.
-type FolderSection<'a> = (usize, &'a Directive);
 
 impl<'w, 'a> HostImport<'w, 'a> {
     pub(super) fn new<'x>(
@@ -158,77 +155,6 @@ impl<'w, 'a> HostImport<'w, 'a> {
         let toml = toml_text::string(&self.root);
         self.site.settings.set("root", Placed::new(toml, &root.place));
         self.keep(root);
-    }
-
-    pub(super) fn collect_sections(&mut self) {
-        let mut sections = Vec::new();
-        let (mut folders, mut regexes) = (Vec::<FolderSection<'a>>::new(), Vec::new());
-        let (mut files, mut locations) = (Vec::new(), Vec::new());
-        for level in self.levels() {
-            sections.push(AreaSection {
-                area: PathArea::all(),
-                directives: inner(level),
-                section: None,
-                is_folder: false,
-            });
-            for section in level {
-                match section.name.to_ascii_lowercase().as_str() {
-                    "<directory" if section.first() == "~" => regexes.push(section),
-                    "<directory" => {
-                        let path = self.config.absolute(section.first());
-                        folders.push((path.trim_end_matches('/').split('/').count(), section));
-                    }
-                    "<directorymatch" => regexes.push(section),
-                    "<files" | "<filesmatch" => files.push(section),
-                    "<location" | "<locationmatch" => locations.push(section),
-                    _ => {}
-                }
-            }
-        }
-        folders.sort_by_key(|(depth, _)| *depth);
-        let mut of_aliases = Vec::new();
-        // Those of the server and the virtual host precede those in folders.
-        let mut of_files: Vec<(PathArea, &'a Directive)> = files
-            .into_iter()
-            .map(|one| (path_area::of_files(one, &PathArea::all()), one))
-            .collect();
-        for section in folders.into_iter().map(|(_, section)| section).chain(regexes) {
-            for area in self.areas_of(section) {
-                for inner in section.block.iter().filter(|one| is_files(one)) {
-                    of_files.push((path_area::of_files(inner, &area), inner));
-                }
-                // The section of the document root is none of an alias: these come after it.
-                match self.is_alias(&area) {
-                    true => of_aliases.push(area_section(area, section, true)),
-                    false => sections.push(area_section(area, section, true)),
-                }
-            }
-        }
-        sections.extend(of_aliases);
-        sections.extend(of_files.into_iter().map(|(area, one)| area_section(area, one, false)));
-        for section in locations {
-            let area = path_area::of_location(section);
-            for inner in section.block.iter().filter(|one| is_files(one)) {
-                let area = path_area::of_files(inner, &area);
-                sections.push(area_section(area, inner, false));
-            }
-            sections.push(area_section(area, section, false));
-        }
-        self.sections = sections;
-    }
-
-    /// The paths of a section of folders that are clear. Where others are not, a section that does
-    /// more than to let all clients in is left out as access.
-    fn areas_of(&mut self, section: &'a Directive) -> Vec<PathArea> {
-        let FolderAreas { clear, unclear } =
-            path_area::of_directory(section, self.config, &self.mapped);
-        if let Some(why) = unclear
-            && !require_rules::only_lets_in(section)
-        {
-            self.report.access_left_out(&section.place, &section.shown(), why);
-            self.report.cover(section);
-        }
-        clear
     }
 
     /// The sections whose last directive of this name decides for the whole site.
@@ -458,7 +384,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
     }
 
     /// The alias or the document root that an area is in; none of an expression.
-    fn mapped_around(&self, area: &PathArea) -> Option<&MappedFolder> {
+    pub(super) fn mapped_around(&self, area: &PathArea) -> Option<&MappedFolder> {
         let around = |one: &&MappedFolder| PathArea::Below(one.prefix.clone()).covers(area);
         self.mapped.iter().filter(around).max_by_key(|one| one.prefix.len())
     }
@@ -574,12 +500,7 @@ pub(super) fn is_files(directive: &Directive) -> bool {
 }
 
 /// The directives of a level or a section, without sections but for those of requirements.
-fn inner(directives: &[Directive]) -> Vec<&Directive> {
-    let is_own =
-        |one: &&Directive| !one.name.starts_with('<') || super::require_rules::is_requirement(one);
+pub(super) fn inner(directives: &[Directive]) -> Vec<&Directive> {
+    let is_own = |one: &&Directive| !one.name.starts_with('<') || is_requirement(one);
     directives.iter().filter(is_own).collect()
-}
-
-fn area_section(area: PathArea, section: &Directive, is_folder: bool) -> AreaSection<'_> {
-    AreaSection { area, directives: inner(&section.block), section: Some(section), is_folder }
 }

@@ -218,38 +218,6 @@ impl<'a> HostImport<'_, 'a> {
         by_extension
     }
 
-    /// `ProxyPassMatch` to FastCGI servers, and what paths are excepted before it. The first match
-    /// of a request decides.
-    fn passed_scripts(&self) -> Vec<AreaHandler<'a>> {
-        let mut found = Vec::new();
-        for line in self.all_of_host(&["ProxyPassMatch", "ProxyPass"]).into_iter().rev() {
-            let area = match line.is("ProxyPass") {
-                true => PathArea::Below(line.first().trim_end_matches('/').to_owned()),
-                false => PathArea::Regex(line.first().to_owned()),
-            };
-            let handler = match fcgi_address(line.argument(1)) {
-                Some(address) if line.is("ProxyPassMatch") => PhpHandler::Fcgi(address),
-                None if line.argument(1) == "!" && !found.is_empty() => PhpHandler::None,
-                _ => continue,
-            };
-            found.push(AreaHandler { area, handler, line });
-        }
-        if !found.is_empty() {
-            let sections = self.sections.iter().filter(|one| one.section.is_some());
-            let excepted = sections.flat_map(|one| {
-                let lines = one.all("ProxyPass").into_iter();
-                lines.filter(|line| line.first() == "!").map(|line| (one.area.clone(), line))
-            });
-            let handler = PhpHandler::None;
-            found.extend(excepted.map(|(area, line)| AreaHandler {
-                area,
-                handler: handler.clone(),
-                line,
-            }));
-        }
-        found
-    }
-
     /// What a word of Apache's names: mod_php, or a FastCGI server.
     pub(super) fn php_handler(&self, word: &str) -> Option<PhpHandler> {
         let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
@@ -505,7 +473,7 @@ pub(super) fn files_with(names: &[String], section: &AreaSection<'_>) -> Option<
         }
         PathArea::Regex(folder) => {
             let name = format!("[^/]*\\.(?i:{text})(?:\\.[^/]*)?$");
-            path_area::below_expression(folder, &name).map(PathArea::Regex)
+            Some(PathArea::Regex(path_area::below_expression(folder, &name)))
         }
     }
 }

@@ -7,6 +7,7 @@ mod folder_regex;
 mod host_access;
 mod host_addresses;
 mod host_import;
+mod host_links;
 mod host_paths;
 mod host_proxies;
 mod host_responses;
@@ -16,12 +17,14 @@ mod includes;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
+mod passed_scripts;
 mod path_area;
 mod path_pools;
 mod php_types;
 mod require_rules;
 mod rewrite_chain;
 mod script_merge;
+mod section_order;
 mod served_hosts;
 mod unrun_scripts;
 mod virtual_host;
@@ -30,11 +33,15 @@ mod virtual_hosts;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod config_reader_tests;
+#[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]
 mod rewrite_tests;
 #[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod section_order_tests;
 #[cfg(test)]
 mod virtual_host_tests;
 

@@ -310,29 +310,35 @@ pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
             PathArea::Regex(format!("{flags}^{}/(?:.*/)?{name}", regex::escape(prefix)))
         }
         PathArea::Regex(folder) if flags.is_empty() => {
-            let below = below_expression(folder, &name);
-            PathArea::Regex(below.unwrap_or_else(|| format!("/{name}")))
+            PathArea::Regex(below_expression(folder, &name))
         }
-        _ => PathArea::Regex(format!("{flags}/{name}")),
+        PathArea::Regex(folder) => {
+            PathArea::Regex(below_expression(folder, &format!("(?i:{name})")))
+        }
+        PathArea::Below(_) => PathArea::Regex(format!("{flags}/{name}")),
     }
 }
 
-/// An expression for files in the folders that another one names, or below them; none if it may
-/// begin anywhere in a path.
-pub(super) fn below_expression(folder: &str, name: &str) -> Option<String> {
-    if !folder.starts_with('^') {
-        return None;
+/// An expression for files in the folders that another one names, or below them. Apache compares
+/// it with the whole path of a file, and so the folder `/b` has the files `/b/x` and `/bx`.
+pub(super) fn below_expression(folder: &str, name: &str) -> String {
+    let (flags, folder) = match folder.strip_prefix("(?i)") {
+        Some(rest) => ("i", rest),
+        None => ("", folder),
+    };
+    let begins_anywhere = name.starts_with("[^/]*") || name.starts_with("(?");
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let (folder, between) = match folder.strip_suffix("(/|$)") {
+        Some(folder) => (folder, "/(?:.*/)?"),
+        None => match folder.trim_end_matches('$') {
+            folder if folder.ends_with(is_letter) && !begins_anywhere => (folder, ".*/"),
+            folder => (folder, "(?:.*/)?"),
+        },
+    };
+    match flags.is_empty() && alternatives(folder).len() == 1 {
+        true => format!("{folder}{between}{name}"),
+        false => format!("(?{flags}:{folder}){between}{name}"),
     }
-    let folder = match alternatives(folder).len() > 1 {
-        true => format!("(?:{folder})"),
-        false => folder.to_owned(),
-    };
-    let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
-        (Some(name), _) => format!("{name}/(?:.*/)?"),
-        (None, true) => format!("{folder}(?:.*/)?"),
-        (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
-    };
-    Some(format!("{below}{name}"))
 }
 
 /// An expression for the names of files, as one for the ends of paths that follow a slash.

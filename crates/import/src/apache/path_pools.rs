@@ -221,7 +221,7 @@ fn may_be_index(text: &str) -> bool {
 fn matches_name(part: &str, name: &str) -> bool {
     let segments = parts(part, '/');
     let begin = if segments.len() > 1 { "^" } else { "" };
-    let last = segments.last().copied().unwrap_or_default().trim_start_matches("(?:.*/)?");
+    let last = segments.last().and_then(|last| last.rsplit("(?:.*/)?").next()).unwrap_or_default();
     let last = regex::Regex::new(&format!("{begin}(?:{last})"));
     last.map_or(true, |last| last.is_match(name))
 }

@@ -114,6 +114,8 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     let perl = of_folders("AddHandler cgi-script .pl .php");
     let open = ["/a/x.php", "/a/x.css", "/c/x.pl", "/a/xpl"];
     expect_denied(&perl, &["/a/x.pl", "/b/c/x.PL", "/a/x.pl.en"], &open);
+    let anywhere = "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>";
+    expect_denied(anywhere, &["/a/run/b/x.pl"], &["/run/a.css", "/x.pl"]);
     let of_files = "<FilesMatch \"\\.pl$\">\nAddHandler cgi-script .pl\n</FilesMatch>";
     expect_denied(of_files, &["/a.pl"], &["/a.plx"]);
     let index = "<Files index.php>\nSetHandler fcgid-script\n</Files>";
@@ -124,7 +126,6 @@ fn the_programs_of_an_expression_are_denied_and_nothing_else() {
     expect_denied(of_php, &[], &["/a.php"]);
     for lines in [
         "<FilesMatch \"^(?!x).*\\.cgi$\">\nSetHandler cgi-script\n</FilesMatch>",
-        "<LocationMatch \"/run/\">\nAddHandler cgi-script .pl\n</LocationMatch>",
         "<Files *>\nAddHandler cgi-script .pl\n</Files>",
         "AliasMatch ^/(?!x)(.*)$ /srv/b/$1",
     ] {
@@ -306,8 +307,10 @@ fn scripts_of_a_folder_run_in_its_pool_and_nowhere_else() {
     let added =
         in_folder("/srv/site1/pma", "AddHandler proxy:unix:/run/a.sock|fcgi://localhost .php");
     let added = format!("AddHandler proxy:unix:/run/www.sock|fcgi://localhost .php\n{added}");
-    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ unix:/run/a.sock|fcgi://localhost/srv/\n\
-                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:/run/www.sock|fcgi://localhost/srv/";
+    let matched = "ProxyPassMatch ^/pma/(.*\\.php(/.*)?)$ \
+                   unix:/run/a.sock|fcgi://localhost/srv/site1/\n\
+                   ProxyPassMatch ^/(.*\\.php(/.*)?)$ \
+                   unix:/run/www.sock|fcgi://localhost/srv/site1/";
     for lines in [&*alias, &*added, matched] {
         let imported = of_host(lines);
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
@@ -434,6 +437,45 @@ fn scripts_that_are_excepted_from_a_fastcgi_server_are_refused() {
         assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
         assert_eq!(runs_script(&imported, "/uploads/a.php"), runs, "{lines}\n{}", imported.toml);
         assert!(runs_script(&imported, "/a.php"), "{lines}\n{}", imported.toml);
+    }
+}
+
+#[test]
+fn scripts_of_another_folder_than_that_of_their_paths_are_refused() {
+    let site = r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/site1/$1";
+    let pma = "Alias /pma /usr/share/pma";
+    let of_pma = r"ProxyPassMatch ^/pma/(.*\.php)$ fcgi://127.0.0.1:9000/usr/share/pma/$1";
+    for (lines, path) in [
+        (r"ProxyPassMatch ^/api/(.*\.php)$ fcgi://127.0.0.1:9000/srv/api/$1", "/api/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000/srv/$1", "/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ unix:/run/www.sock|fcgi://localhost/srv", "/x.php"),
+        (r"ProxyPassMatch ^/(.*\.php)$ fcgi://127.0.0.1:9000", "/x.php"),
+        (r"ProxyPassMatch ^/((a)|b)/(.*\.php)$ fcgi://h:1/srv/site1/a/$3", "/b/x.php"),
+        (of_pma, "/pma/x.php"),
+    ] {
+        for more in ["", site] {
+            let imported = of_host(&format!("{lines}\n{more}"));
+            let Imported { toml, report, .. } = &imported;
+            assert!(!report.keeps_access(), "{lines}\n{more}\n{toml}\n{report}");
+            assert!(!runs_script(&imported, path), "{lines}\n{more}\n{toml}\n{report}");
+        }
+    }
+    for (lines, runs, stays) in [
+        (site.to_owned(), vec!["/x.php", "/a/x.php"], vec![]),
+        (format!("{pma}\n{of_pma}\n{site}"), vec!["/x.php", "/pma/x.php"], vec![]),
+        (format!("{pma}\n{site}"), vec!["/x.php"], vec!["/pma/x.php"]),
+        (
+            r"ProxyPassMatch ^/.*\.php(/.*)?$ unix:/run/www.sock|fcgi://localhost/srv/site1"
+                .to_owned(),
+            vec!["/x.php"],
+            vec![],
+        ),
+    ] {
+        let imported = of_host(&lines);
+        let Imported { toml, report, .. } = &imported;
+        assert!(report.keeps_access(), "{lines}\n{report}");
+        assert!(runs.iter().all(|path| runs_script(&imported, path)), "{lines}\n{toml}");
+        assert!(!stays.iter().any(|path| runs_script(&imported, path)), "{lines}\n{toml}");
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::tokens::{Token, tokens};
-use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
+use crate::{FileReader, unlisted};
 
 /// Deepest import, and deepest block.
 const MAX_DEPTH: usize = 20;
@@ -234,12 +234,15 @@ impl CaddyReader<'_> {
     }
 
     /// The files of an `import`, whose path is relative to the file that it stands in.
-    fn files_of(&self, name: &str, place: &SourceLine) -> Vec<String> {
+    fn files_of(&mut self, name: &str, place: &SourceLine) -> Vec<String> {
         let folder = place.file.rsplit_once('/').map_or(".", |(folder, _)| folder);
         let pattern = match name.starts_with('/') {
             true => name.to_owned(),
             false => format!("{folder}/{name}"),
         };
+        if let Some(why) = unlisted(self.files, &pattern) {
+            self.report.access_left_out(place, &format!("import {name}"), &why);
+        }
         self.files.glob(&pattern)
     }
 

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use maitred_text::nginx_words::{Token, TokenKind, words};
 
-use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
+use crate::{FileReader, unlisted};
 
 /// Deepest include, and deepest block.
 const MAX_DEPTH: usize = 20;
@@ -104,6 +104,9 @@ impl TreeReader<'_> {
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{}/{path}", self.folder),
         };
+        if let Some(why) = unlisted(self.files, &pattern) {
+            self.report.access_left_out(&directive.place, &directive.shown(), &why);
+        }
         let mut files = self.files.glob(&pattern);
         // glob(3) sorts whole paths; the order decides about the default server.
         files.sort_unstable();

@@ -4,6 +4,7 @@ mod found_servers;
 mod named_files;
 pub mod options;
 mod prove;
+mod unlisted_files;
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -79,8 +80,16 @@ impl FileReader for Disk {
         shown.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
     }
 
+    fn unlisted(&self, pattern: &str) -> Option<String> {
+        unlisted_files::unlisted(pattern)
+    }
+
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
         named_files::below(Path::new(folder), name)
+    }
+
+    fn has_links(&self, folder: &str) -> Option<bool> {
+        named_files::has_links(Path::new(folder))
     }
 
     fn resolved(&self, path: &str) -> Option<String> {

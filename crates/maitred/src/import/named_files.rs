@@ -48,6 +48,37 @@ pub fn below(folder: &Path, name: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
+/// Whether there is a link in a folder or below it. Nothing if a folder cannot be read, or if there
+/// is more to look at than the limits.
+pub fn has_links(folder: &Path) -> Option<bool> {
+    let mut waiting = vec![(folder.to_owned(), 0)];
+    let mut entries = 0;
+    while let Some((folder, depth)) = waiting.pop() {
+        let list = match fs::read_dir(&folder) {
+            Ok(list) => list,
+            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                continue;
+            }
+            Err(_) => return None,
+        };
+        for entry in list {
+            entries += 1;
+            let entry = entry.ok()?;
+            let kind = entry.file_type().ok()?;
+            if kind.is_symlink() {
+                return Some(true);
+            }
+            if entries > MAX_ENTRIES || kind.is_dir() && depth == MAX_DEPTH {
+                return None;
+            }
+            if kind.is_dir() {
+                waiting.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    Some(false)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -67,5 +98,21 @@ mod tests {
         symlink(".", inner.join("one")).unwrap();
         symlink(".", inner.join("two")).unwrap();
         assert_eq!(below(folder.path(), ".htaccess"), None);
+    }
+
+    #[test]
+    fn a_link_is_found_in_any_folder_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("x"), "").unwrap();
+        assert_eq!(has_links(folder.path()), Some(false));
+        assert_eq!(has_links(&folder.path().join("none")), Some(false));
+        symlink("../..", inner.join("up")).unwrap();
+        assert_eq!(has_links(folder.path()), Some(true));
+        assert_eq!(has_links(&inner.join("up/a")), Some(true));
+        let deep = folder.path().join("d/".repeat(MAX_DEPTH + 2));
+        fs::create_dir_all(&deep).unwrap();
+        assert_eq!(has_links(&folder.path().join("d")), None);
     }
 }

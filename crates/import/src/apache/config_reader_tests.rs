@@ -1,0 +1,59 @@
+//! No line of Apache's configuration is lost before it is imported.
+
+use super::access_tests::{expect_denied, of_host, section};
+
+#[test]
+fn folders_that_cannot_be_listed_are_left_out_as_access() {
+    for line in [
+        "IncludeOptional /unlisted/*.conf",
+        "Include /unlisted/a.conf",
+        "IncludeOptional /unlisted/a",
+    ] {
+        let imported = of_host(line);
+        assert!(!imported.report.keeps_access(), "{line}\n{}", imported.report);
+    }
+    assert!(of_host("IncludeOptional /listed/*.conf").report.keeps_access());
+}
+
+#[test]
+fn lines_for_versions_of_an_expression_are_those_of_this_version() {
+    let of = |condition: &str| {
+        format!("<IfVersion {condition}>\n{}\n</IfVersion>", section("Location /a"))
+    };
+    // As Apache 2.4 does.
+    for condition in [
+        "~ ^2\\.4",
+        "~ \"^2\\.4\"",
+        "!~ ^2\\.2",
+        "= /^2\\.4/",
+        "== /^2\\.4/",
+        "!= /^2\\.2/",
+        "/^2\\.4/",
+        "~ ^2\\.(?!2)",
+        ">= 2.4",
+    ] {
+        expect_denied(&of(condition), &["/a"], &["/b"]);
+    }
+    for condition in ["~ ^2\\.2", "= /^2\\.2/", "!~ ^2\\.4", "~ /^2\\.4/", "2.4", "< 2.4"] {
+        expect_denied(&of(condition), &[], &["/a"]);
+    }
+    for condition in ["~ [", "= /^2\\.4", "=~ ^2", "> /2/", "= 2.x"] {
+        let imported = of_host(&of(condition));
+        assert!(!imported.report.keeps_access(), "{condition}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
+    let denied = section("Location /a");
+    let lines = format!("<IfDefine OUTER>\n<IfDefine INNER>\n{denied}\n</IfDefine>\n</IfDefine>");
+    expect_denied(&lines, &["/a"], &["/b"]);
+    for name in ["IfDefine OTHER", "IfModule other_module"] {
+        let end = name.split(' ').next().unwrap_or_default();
+        let imported = of_host(&format!("<{name}>\n{denied}\n</{end}>"));
+        let mut findings = imported.report.findings().iter();
+        assert!(findings.any(|one| one.what.contains(end)), "{name}\n{}", imported.report);
+    }
+    assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
+    assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
+}
