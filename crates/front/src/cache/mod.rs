@@ -507,6 +507,7 @@ mod tests {
             must_revalidate: false,
             for_authorized: false,
             has_validator: false,
+            server_compresses: false,
             tags: Box::default(),
             stamp: 0,
         };
