@@ -6,7 +6,8 @@
 use std::process::Command;
 
 use maitred_tests::cached::{get, is_hit, kill_front, pages, status, with};
-use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
@@ -167,6 +168,54 @@ fn a_front_that_has_no_folder_learns_of_the_cookies_from_the_one_before() {
     kill_front(&server);
     assert_eq!(get(&server, "/page").text(), "hello guest");
     assert!(is_site_cookie(&anna(&server, "/page")));
+    server.stop();
+}
+
+#[test]
+fn another_front_learns_of_cookies_with_names_of_kilobytes() {
+    let long = "<?php for ($i = 0; $i < 8; $i++) setcookie($i . str_repeat('x', 9000), '1');";
+    let root = document_root(&[("index.php", SHOP), ("long.php", long)]);
+    give_to_web_user(root.path());
+    let server = Setup::new(root.path()).site("[sites.cache]\nvalid = \"10m\"").start();
+    assert_eq!(get(&server, "/long.php").all("Set-Cookie").count(), 8);
+    kill_front(&server);
+    assert_eq!(get(&server, "/page").text(), "hello guest");
+    for name in [0, 7] {
+        let own = cookie(&server, "/page", &format!("{name}{}=1", "x".repeat(9000)));
+        assert!(is_site_cookie(&own), "{}", status(&own));
+    }
+    server.stop();
+}
+
+/// Length of a name whose report is as long as a message may be, at a site for `localhost`.
+const LONGEST_NAME: usize = 65_466;
+
+#[test]
+fn the_next_front_survives_a_cookie_of_the_one_that_drains_and_learns_its_name() {
+    let late = format!(
+        "<?php touch(__DIR__ . '/runs');
+         while (!file_exists(__DIR__ . '/go')) {{ clearstatcache(); usleep(2000); }}
+         setcookie(str_repeat('x', {LONGEST_NAME}), '1');"
+    );
+    let root = document_root(&[("index.php", SHOP), ("late.php", &late)]);
+    give_to_web_user(root.path());
+    let cache = "[sites.cache]\nvalid = \"10m\"";
+    let server = Setup::new(root.path()).hosts(&["localhost"]).site(cache).start();
+    let mut draining = Connection::open(server.address());
+    draining.send(&Request::get("/late.php").to_bytes()).unwrap();
+    wait::until_true("the script runs", || root.path().join("runs").exists());
+    let old = server.front().expect("a front");
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to");
+    let mut processes = server.processes().into_iter();
+    let is_next = |one: &Process| one.title.starts_with("maitred: front") && *one != old;
+    let next = processes.find(is_next).expect("the next front");
+    std::fs::write(root.path().join("go"), "").unwrap();
+    let late = draining.read_response(false).expect("a response");
+    assert!(late.header("Set-Cookie").is_some());
+    let own = format!("{}=1", "x".repeat(64));
+    wait::until_true("the name to be known", || is_site_cookie(&cookie(&server, "/page", &own)));
+    assert!(server.processes().contains(&next));
     server.stop();
 }
 

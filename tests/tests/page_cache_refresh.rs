@@ -237,6 +237,29 @@ fn a_304_that_names_no_groups_leaves_the_page_in_those_it_was_in() {
 }
 
 #[test]
+fn a_304_leaves_a_page_that_the_server_compresses_the_only_one_for_all_codings() {
+    let bed =
+        Bed::with(&["background_update = false"], |setup| setup.site("compression_min_length = 1"));
+    let as_coding = |coding: &str| {
+        let request = Request::get("/p").header("Accept-Encoding", coding);
+        let response = http::ask(bed.server.address(), &request.header("Connection", "close"));
+        assert_eq!(response.header("Vary"), Some("Accept-Encoding"), "{coding}");
+        response
+    };
+    bed.say("p.etag", "");
+    bed.say("p.say", "Cache-Control: max-age=600");
+    for run in 1..=3 {
+        let first = as_coding("gzip, br");
+        assert_eq!(status(&first).contains("revalidated"), run > 1, "{}", status(&first));
+        for coding in ["identity", "gzip", "zstd"] {
+            assert!(status(&as_coding(coding)).contains("; hit;"), "run {run}, {coding}");
+        }
+        assert_eq!(bed.runs("p"), run);
+        bed.make_stale("p");
+    }
+}
+
+#[test]
 fn who_waits_behind_one_who_was_overtaken_gets_the_page_as_soon_as_it_is_there() {
     let bed = Bed::new(&["valid = \"1d\"", "lock_timeout = \"5s\""]);
     bed.say("w.hold", "");

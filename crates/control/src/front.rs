@@ -163,7 +163,7 @@ pub enum ToFront {
     AddCookieNames {
         /// The name of the site's cookies: its first host and a fingerprint of its tenant.
         site_key: String,
-        /// Their names; none: more than are remembered.
+        /// Their names, [`COOKIES_PER_MESSAGE`] at most; none: more than are remembered.
         names: Option<Vec<String>>,
     },
     /// Everything has been sent: accept clients.
@@ -200,6 +200,10 @@ pub enum ToFront {
     /// up as soon as they are not needed.
     HandOver,
 }
+
+/// Most names of cookies in one [`ToFront::AddCookieNames`] or [`FromFront::CookiesSeen`]: messages
+/// have a size limit.
+pub const COOKIES_PER_MESSAGE: usize = 64;
 
 /// Most calls of a [`SlowStack`].
 pub const MAX_CALLS_SHOWN: usize = 20;
@@ -415,7 +419,7 @@ pub enum FromFront {
     CookiesSeen {
         /// The name of the site's cookies: its first host and a fingerprint of its tenant.
         site_key: String,
-        /// Their names; none: more than are remembered.
+        /// Their names, [`COOKIES_PER_MESSAGE`] at most; none: more than are remembered.
         names: Option<Vec<String>>,
     },
     /// All threads have had a turn since a [`ToFront::CheckLiveness`].

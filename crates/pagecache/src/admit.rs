@@ -161,6 +161,7 @@ where
         must_revalidate: forbids_stale(&control),
         for_authorized: is_for_authorized(&control),
         has_validator,
+        server_compresses: false,
         tags: tags.into(),
         stamp: times.stamp,
     };

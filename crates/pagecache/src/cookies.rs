@@ -104,7 +104,7 @@ impl CookieNames {
         if self.are_too_many {
             return true;
         }
-        !self.names.is_empty() && self.names.contains(&base(name))
+        !self.names.is_empty() && self.names.contains(&base_name(name))
     }
 
     /// This set with one more name; `None` if the set has it already.
@@ -116,7 +116,7 @@ impl CookieNames {
         if self.names.len() >= MAX_NAMES {
             more.are_too_many = true;
         } else {
-            more.names.insert(base(name));
+            more.names.insert(base_name(name));
         }
         Some(more)
     }
@@ -169,7 +169,7 @@ impl Settings {
 /// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. Bytes that are not
 /// ASCII are replaced and bytes after [`MAX_NAME_BYTES`] are dropped: names that collide only keep
 /// more responses out of the cache.
-fn base(name: &[u8]) -> Vec<u8> {
+pub fn base_name(name: &[u8]) -> Vec<u8> {
     let name = name.trim_ascii();
     let end = memchr::memchr(b'[', name).unwrap_or(name.len());
     let known = name[..end].iter().take(MAX_NAME_BYTES);

@@ -59,11 +59,17 @@ impl Stored {
         }
         let response = ResponseHead { status: self.status, headers: headers::of_lines(&lines) };
         let mut stored = admit::admit(settings, asked, plan, response, times);
-        if let Ok(admitted) = &mut stored
-            && admitted.stored.tags.is_empty()
-        {
-            // Tag headers are not stored, and a 304 need not repeat them.
-            admitted.stored.tags.clone_from(&self.tags);
+        if let Ok(admitted) = &mut stored {
+            if admitted.stored.tags.is_empty() {
+                // Tag headers are not stored, and a 304 need not repeat them.
+                admitted.stored.tags.clone_from(&self.tags);
+            }
+            // What the server has added to the `Vary` is not the script's.
+            if self.server_compresses && !new.contains(b"vary") {
+                admitted.stored.server_compresses = true;
+                let vary = std::mem::take(&mut admitted.vary);
+                admitted.vary = vary.without("accept-encoding");
+            }
         }
         let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
         Merged { lines, stored }

@@ -143,6 +143,7 @@ mod tests {
             must_revalidate: false,
             for_authorized: false,
             has_validator: true,
+            server_compresses: false,
             tags: Box::new([]),
             stamp: 0,
         }

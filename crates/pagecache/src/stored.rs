@@ -29,6 +29,9 @@ pub struct Stored {
     pub for_authorized: bool,
     /// It has an `ETag` header or a `Last-Modified` header.
     pub has_validator: bool,
+    /// The server has added `Accept-Encoding` to its `Vary`: it compresses the page itself, and has
+    /// no variants by that header.
+    pub server_compresses: bool,
     /// Its tags.
     pub tags: Box<[String]>,
     /// The number of purges before its request: later purges apply to it.
@@ -39,6 +42,7 @@ const NO_CACHE: u8 = 1;
 const FOR_AUTHORIZED: u8 = 2;
 const HAS_VALIDATOR: u8 = 4;
 const MUST_REVALIDATE: u8 = 8;
+const SERVER_COMPRESSES: u8 = 16;
 
 impl Stored {
     /// Whether it is to be revalidated from the first use on.
@@ -80,7 +84,8 @@ impl Stored {
             flag(self.no_cache, NO_CACHE)
                 | flag(self.for_authorized, FOR_AUTHORIZED)
                 | flag(self.has_validator, HAS_VALIDATOR)
-                | flag(self.must_revalidate, MUST_REVALIDATE),
+                | flag(self.must_revalidate, MUST_REVALIDATE)
+                | flag(self.server_compresses, SERVER_COMPRESSES),
         );
         let Lifetimes { fresh, while_revalidate, if_error } = self.lifetimes;
         let numbers = [self.came, self.initial_age, fresh, while_revalidate, if_error, self.stamp];
@@ -116,6 +121,7 @@ impl Stored {
             must_revalidate: flags & MUST_REVALIDATE != 0,
             for_authorized: flags & FOR_AUTHORIZED != 0,
             has_validator: flags & HAS_VALIDATOR != 0,
+            server_compresses: flags & SERVER_COMPRESSES != 0,
             stamp: reader.long()?,
             lines: reader.part()?,
             tags: {
@@ -135,7 +141,7 @@ mod tests {
 
     fn stored() -> impl Strategy<Value = Stored> {
         let numbers = proptest::array::uniform6(any::<u64>());
-        let flags = proptest::array::uniform4(any::<bool>());
+        let flags = proptest::array::uniform5(any::<bool>());
         let tags = proptest::collection::vec(".{0,8}", 0..4);
         let lines = proptest::collection::vec(any::<u8>(), 0..40);
         (any::<u16>(), numbers, flags, tags, lines).prop_map(|(status, n, flags, tags, lines)| {
@@ -149,6 +155,7 @@ mod tests {
                 must_revalidate: flags[1],
                 for_authorized: flags[2],
                 has_validator: flags[3],
+                server_compresses: flags[4],
                 tags: tags.into(),
                 stamp: n[5],
             }

@@ -291,6 +291,7 @@ pub(crate) mod tests {
             must_revalidate: false,
             for_authorized: false,
             has_validator: false,
+            server_compresses: false,
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             stamp,
         };

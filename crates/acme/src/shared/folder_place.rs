@@ -90,13 +90,16 @@ impl FolderPlace {
         self.within(Folder::lock).await
     }
 
+    /// Whether this node has the lock.
+    pub async fn has_lock(&self) -> Result<bool, String> {
+        self.within(|folder| Ok(folder.own_lock()?.is_some())).await
+    }
+
     /// Gives the lock back, if this node has it.
     pub async fn unlock(&self) -> Result<(), String> {
-        self.within(|folder| match folder.locks()?.last() {
-            Some(number) if folder.lock_text(*number)? == folder.own => {
-                folder.write(&folder.lock_file(*number), FREE)
-            }
-            _ => Ok(()),
+        self.within(|folder| match folder.own_lock()? {
+            Some(number) => folder.write(&folder.lock_file(number), FREE),
+            None => Ok(()),
         })
         .await
     }
@@ -200,6 +203,14 @@ impl Folder {
         let mut numbers: Vec<u64> = fs::read_dir(&self.path)?.filter_map(number).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The number of the lock, if this node has it.
+    fn own_lock(&self) -> io::Result<Option<u64>> {
+        let Some(number) = self.locks()?.last().copied() else {
+            return Ok(None);
+        };
+        Ok((self.lock_text(number)? == self.own).then_some(number))
     }
 
     fn lock(&self) -> io::Result<bool> {

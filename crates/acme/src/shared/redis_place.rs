@@ -89,7 +89,8 @@ impl RedisPlace {
         Ok(set != Value::Nothing)
     }
 
-    async fn has_lock(&mut self) -> Result<bool, String> {
+    /// Whether this node has the lock.
+    pub async fn has_lock(&mut self) -> Result<bool, String> {
         Ok(self.call("GET", LOCK, &[]).await?.text() == Some(&self.own))
     }
 

@@ -75,7 +75,6 @@ pub struct Session {
     /// Records to be written.
     waiting: BTreeMap<SharedRecord, Waiting>,
     releases: bool,
-    has_lock: bool,
     taking: Option<Taking>,
     spreading: Option<Spreading>,
     /// The proofs of another node that the supervisor knows.
@@ -111,7 +110,6 @@ impl Session {
             lost_since: now,
             waiting: BTreeMap::new(),
             releases: false,
-            has_lock: false,
             taking: None,
             spreading: None,
             known: 0,
@@ -156,7 +154,7 @@ impl Session {
         if self.reached != Some(true) {
             return;
         }
-        self.releases = self.has_lock;
+        self.releases = true;
         self.taking = None;
         self.spreading = None;
         self.next = Millis::MAX;
@@ -235,12 +233,13 @@ impl Session {
             self.waiting.remove(&record);
         }
         if self.releases {
-            // Without the lock, they are those of another node's order.
-            if self.has_lock {
+            // Without the lock, they are those of another node's order. It may have got the lock
+            // while the place was not reached from here.
+            if self.store.has_lock().await? {
                 self.store.write(&SharedRecord::Proofs, None, LOCK_TIME).await?;
+                self.store.unlock().await?;
             }
-            self.store.unlock().await?;
-            (self.releases, self.has_lock) = (false, false);
+            self.releases = false;
         }
         if let Some(taking) = &self.taking {
             let Taking { number, host, locks } = taking;
@@ -279,7 +278,6 @@ impl Session {
     /// seen then.
     async fn take(&mut self, number: u64, host: &str, locks: bool) -> Result<(), String> {
         let is_locked = locks && self.store.lock().await?;
-        self.has_lock |= is_locked;
         let mut read = [None, None, None];
         let records = [
             (SharedRecord::Account, MAX_SEALED_BYTES),
@@ -323,5 +321,52 @@ impl Session {
             self.store.forget(node).await?;
         }
         self.link.say(&FromShared::Spread { number, missing: verdict.missing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use maitred_control::shared_certificates::SharedAccess;
+    use maitred_os::channel::{Channel, SupervisorEnd};
+
+    use super::*;
+
+    /// A node with its certificates in this folder, and the supervisor's end of its channel.
+    fn node(folder: &Path) -> (Session, SupervisorEnd) {
+        let place = SharedAccess::Folder(folder.to_owned());
+        let settings =
+            SharedSettings { identity: None, restricted: false, place, authority: "ca".to_owned() };
+        let (ours, theirs) = Channel::pair().unwrap();
+        (Session::new(&settings, SharedLink::new(theirs)).unwrap(), ours)
+    }
+
+    async fn obeys(node: &mut Session, order: ToShared) {
+        node.obey(order).unwrap();
+        node.work().await.unwrap();
+    }
+
+    async fn orders(node: &mut Session) {
+        let host = "a.example".to_owned();
+        obeys(node, ToShared::Take { number: 1, host, locks: true }).await;
+        obeys(node, ToShared::Spread { number: 2, text: Sealed("proofs".to_owned()) }).await;
+    }
+
+    #[tokio::test]
+    async fn a_node_whose_lock_has_run_out_leaves_the_proofs_of_the_next_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let proofs = folder.path().join("ca/proofs");
+        let ((mut a, _a), (mut b, _b)) = (node(folder.path()), node(folder.path()));
+        orders(&mut a).await;
+        // As the other node does when the time of the lock is over.
+        fs::remove_file(folder.path().join("ca/lock.0")).unwrap();
+        orders(&mut b).await;
+        let of_b = fs::read_to_string(&proofs).unwrap();
+        obeys(&mut a, ToShared::Release).await;
+        assert_eq!(fs::read_to_string(&proofs).unwrap(), of_b);
+        obeys(&mut b, ToShared::Release).await;
+        assert!(!proofs.exists(), "its own are removed");
     }
 }

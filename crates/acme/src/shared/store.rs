@@ -83,6 +83,11 @@ impl Store {
         on_place!(self, place => place.lock())
     }
 
+    /// Whether this node has the lock.
+    pub async fn has_lock(&mut self) -> Result<bool, String> {
+        on_place!(self, place => place.has_lock())
+    }
+
     /// Gives the lock back, if this node has it.
     pub async fn unlock(&mut self) -> Result<(), String> {
         on_place!(self, place => place.unlock())

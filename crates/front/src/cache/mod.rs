@@ -27,8 +27,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use maitred_config::Config;
 use maitred_control::FromFront;
+use maitred_control::front::COOKIES_PER_MESSAGE;
 use maitred_pagecache::Millis;
-use maitred_pagecache::cookies::MAX_NAMES;
+use maitred_pagecache::cookies::{MAX_NAMES, base_name};
 use maitred_pagecache::fills::{FillNotice, FillResult, Fills, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, PurgeMode};
@@ -289,12 +290,16 @@ impl Cache {
         }
         let counts = |name: &&[u8]| of.settings.counts_cookie(name);
         let new = names.filter(counts).filter(|name| of.cookies.learn(name));
-        let new: Vec<String> = new.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        // What is remembered of a name: the name itself may be as long as a response header.
+        let text = |name: &[u8]| String::from_utf8_lossy(&base_name(name)).into_owned();
+        let new: Vec<String> = new.map(text).collect();
         if new.is_empty() {
             return;
         }
         let report = |names| FromFront::CookiesSeen { site_key: of.key.clone(), names };
-        self.supervisor.report(&report(Some(new)));
+        for names in new.chunks(COOKIES_PER_MESSAGE) {
+            self.supervisor.report(&report(Some(names.to_vec())));
+        }
         if of.cookies.names().are_too_many() {
             tracing::warn!(
                 "site {}: it sets cookies of more than {MAX_NAMES} names: every cookie keeps a \
@@ -504,6 +509,7 @@ mod tests {
             must_revalidate: false,
             for_authorized: false,
             has_validator: false,
+            server_compresses: false,
             tags: Box::default(),
             stamp: 0,
         };

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maitred_config::{Config, Site};
 use maitred_control::ToFront;
+use maitred_control::front::COOKIES_PER_MESSAGE;
 use serde::{Deserialize, Serialize};
 
 use crate::fronts::Fronts;
@@ -19,9 +20,6 @@ const MAX_NAME_BYTES: usize = 128;
 /// Most sites with stored names.
 const MAX_SITES: usize = 10_000;
 
-/// Names in one message, which has a size limit.
-const NAMES_PER_MESSAGE: usize = 64;
-
 /// The cookies of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteCookies {
@@ -33,26 +31,39 @@ pub struct SiteCookies {
 /// By the site's key ([`Site::key`]).
 pub type CookieNames = BTreeMap<String, SiteCookies>;
 
-/// Adds names that a front has reported; without names, there are too many. False if the report is
-/// rejected.
-fn add(all: &mut CookieNames, site_key: &str, names: Option<&[String]>) -> bool {
-    let is_known = all.contains_key(site_key);
-    if !is_known && all.len() >= MAX_SITES {
-        return false;
+/// Adds names that a front has reported; without names, there are too many. Returns what is new, so
+/// that a front cannot have the same names sent to others again and again.
+fn add(all: &mut CookieNames, site_key: &str, names: Option<&[String]>) -> SiteCookies {
+    let mut new = SiteCookies::default();
+    if !all.contains_key(site_key) && all.len() >= MAX_SITES {
+        return new;
     }
     let known = all.entry(site_key.to_owned()).or_default();
-    known.are_too_many |= names.is_none();
+    let mut are_too_many = names.is_none();
     for name in names.unwrap_or_default() {
-        let mut end = name.len().min(MAX_NAME_BYTES);
-        while !name.is_char_boundary(end) {
-            end -= 1;
+        let name = cut(name);
+        if known.names.contains(name) {
+            continue;
         }
-        match known.names.len() < MAX_NAMES {
-            true => drop(known.names.insert(name[..end].to_owned())),
-            false => known.are_too_many |= !known.names.contains(&name[..end]),
+        if known.names.len() < MAX_NAMES {
+            known.names.insert(name.to_owned());
+            new.names.insert(name.to_owned());
+        } else {
+            are_too_many = true;
         }
     }
-    true
+    new.are_too_many = are_too_many && !known.are_too_many;
+    known.are_too_many |= are_too_many;
+    new
+}
+
+/// The beginning of a name, of [`MAX_NAME_BYTES`] at most.
+fn cut(name: &str) -> &str {
+    let mut end = name.len().min(MAX_NAME_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
 }
 
 /// Cookies that a front has seen being set.
@@ -69,29 +80,30 @@ pub struct SeenCookies {
 /// A front has seen cookies being set: the other fronts learn their names, too.
 pub fn seen(all: &mut CookieNames, config: &Config, fronts: &mut Fronts, seen: SeenCookies) {
     let SeenCookies { line, site_key, names } = seen;
-    let is_guarded = guarded(config, &site_key).is_some();
-    if !is_guarded || !add(all, &site_key, names.as_deref()) {
+    if guarded(config, &site_key).is_none() {
         return;
     }
+    let new = add(all, &site_key, names.as_deref());
+    let orders = orders_of(&site_key, &new);
     for other in fronts.lines().into_iter().filter(|other| *other != line) {
-        let (site_key, names) = (site_key.clone(), names.clone());
-        fronts.tell(other, ToFront::AddCookieNames { site_key, names });
+        for order in &orders {
+            fronts.tell(other, order.clone());
+        }
     }
 }
 
 /// The orders by which a new front learns all names.
 pub fn orders(all: &CookieNames) -> Vec<ToFront> {
-    let mut orders = Vec::new();
-    for (site_key, names) in all {
-        let order = |names| ToFront::AddCookieNames { site_key: site_key.clone(), names };
-        let known: Vec<String> = names.names.iter().cloned().collect();
-        let pieces = known.chunks(NAMES_PER_MESSAGE);
-        orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
-        if names.are_too_many {
-            orders.push(order(None));
-        }
-    }
-    orders
+    all.iter().flat_map(|(site_key, cookies)| orders_of(site_key, cookies)).collect()
+}
+
+/// The orders by which a front learns these names of a site.
+fn orders_of(site_key: &str, cookies: &SiteCookies) -> Vec<ToFront> {
+    let order = |names| ToFront::AddCookieNames { site_key: site_key.to_owned(), names };
+    let names: Vec<String> = cookies.names.iter().cloned().collect();
+    let pieces = names.chunks(COOKIES_PER_MESSAGE);
+    let pieces = pieces.map(|piece| order(Some(piece.to_vec())));
+    pieces.chain(cookies.are_too_many.then(|| order(None))).collect()
 }
 
 /// The site with this key, if it guards cookies.
@@ -126,19 +138,58 @@ pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::FromFront;
+    use maitred_os::channel::MAX_MESSAGE_BYTES;
+
     use super::*;
 
     #[test]
     fn whatever_a_front_says_is_bounded() {
         let mut all = CookieNames::new();
-        assert!(add(&mut all, "a", Some(&["login".to_owned()])));
-        assert!(add(&mut all, "a", Some(&["login".to_owned(), "lang".to_owned()])));
-        assert_eq!(all["a"].names.len(), 2);
+        assert_eq!(add(&mut all, "a", Some(&["login".to_owned()])).names.len(), 1);
+        let new = add(&mut all, "a", Some(&["login".to_owned(), "lang".to_owned()]));
+        assert_eq!((all["a"].names.len(), new.names), (2, BTreeSet::from(["lang".to_owned()])));
         let many: Vec<String> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
-        assert!(add(&mut all, "a", Some(&many)));
+        let new = add(&mut all, "a", Some(&many));
+        assert!(new.are_too_many && new.names.len() == MAX_NAMES - 2);
         assert!(all["a"].are_too_many && all["a"].names.len() == MAX_NAMES);
-        assert!(add(&mut all, "b", Some(&["é".repeat(MAX_NAME_BYTES)])));
+        add(&mut all, "b", Some(&["é".repeat(MAX_NAME_BYTES)]));
         assert!(all["b"].names.iter().all(|name| name.len() <= MAX_NAME_BYTES));
-        assert!(add(&mut all, "b", None) && all["b"].are_too_many);
+        assert!(add(&mut all, "b", None).are_too_many && all["b"].are_too_many);
+        assert_eq!(add(&mut all, "b", None), SiteCookies::default(), "it is known");
+    }
+
+    /// A report that is as long as one may be, by one name or by many.
+    fn longest_report(mut names: Vec<String>) -> (String, Vec<String>) {
+        let site_key = format!("{} {:016x}", "a".repeat(253), 1);
+        let report = |names: &[String]| {
+            let (site_key, names) = (site_key.clone(), Some(names.to_vec()));
+            serde_json::to_vec(&FromFront::CookiesSeen { site_key, names }).unwrap().len()
+        };
+        let left = MAX_MESSAGE_BYTES - report(&names);
+        if let Some(last) = names.last_mut() {
+            last.push_str(&"x".repeat(left));
+        }
+        assert_eq!(report(&names), MAX_MESSAGE_BYTES);
+        (site_key, names)
+    }
+
+    #[test]
+    fn the_longest_report_of_a_front_leads_to_orders_that_fit_into_messages() {
+        // JSON has six bytes for each of these.
+        let control = |number: usize| format!("{number:03}{}", "\u{1}".repeat(MAX_NAME_BYTES - 3));
+        let escaped: Vec<String> = (0..80).map(control).chain(["last".to_owned()]).collect();
+        let many: Vec<String> = (0..9_000).map(|number| number.to_string()).collect();
+        for names in [vec!["x".to_owned()], escaped, many] {
+            let (site_key, names) = longest_report(names);
+            let mut all = CookieNames::new();
+            let new = add(&mut all, &site_key, Some(&names));
+            let ordered = orders_of(&site_key, &new);
+            assert!((1..=MAX_NAMES / COOKIES_PER_MESSAGE + 1).contains(&ordered.len()));
+            for order in ordered.iter().chain(&orders(&all)) {
+                let bytes = serde_json::to_vec(order).unwrap().len();
+                assert!(bytes <= MAX_MESSAGE_BYTES, "{bytes}");
+            }
+        }
     }
 }

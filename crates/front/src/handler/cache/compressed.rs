@@ -134,6 +134,7 @@ pub fn add_vary(context: &RequestContext<'_>, stored: &mut Stored, length: usize
         let mut lines = Vec::with_capacity(stored.lines.len() + 32);
         write_lines(&mut lines, stored, &plan);
         stored.lines = lines.into();
+        stored.server_compresses = true;
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_config::{Challenge, Config};
 use maitred_control::ToFront;
 use maitred_control::acme::{
-    Cause, FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
+    Cause, FromAcme, MAX_ACCOUNT_BYTES, MAX_CHAIN_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
 };
 use maitred_control::admin::CertificateStatus;
 use maitred_control::front::{CertificateFailure, CertificateFailures, shown};
@@ -102,15 +102,17 @@ impl RunningOrder {
     }
 
     /// Stores an account, which takes the disk some time: no more often than an order can need it.
-    fn keep_account(&mut self, account: &Secret) {
+    /// False if it is refused.
+    fn keep_account(&mut self, account: &Secret) -> bool {
         if account.0.len() > MAX_ACCOUNT_BYTES || self.accounts >= MAX_ACCOUNTS {
-            return;
+            return false;
         }
         self.accounts += 1;
         if let Err(why) = self.store.save_account(account) {
             let folder = self.store.folder().display();
             warn!("the account cannot be kept in {folder}: {why}");
         }
+        true
     }
 }
 
@@ -303,10 +305,7 @@ impl AcmeManager {
                 return;
             };
             match report {
-                FromAcme::Account { account } => {
-                    order.keep_account(&account);
-                    self.sharing.share_account(&account);
-                }
+                FromAcme::Account { account } => self.keep_account(&account),
                 FromAcme::Prove(proof) => self.publish(proof, context),
                 FromAcme::Issued { chain } => self.issued(&chain, context),
                 FromAcme::Failed { why, cause, retry_after } => {
@@ -329,6 +328,13 @@ impl AcmeManager {
         if self.is_process(pid) {
             let why = format!("the process that gets it {how}");
             self.failed(OrderFailure::unreachable(why), context);
+        }
+    }
+
+    /// Stores the account of the running order, and shares it with other nodes.
+    fn keep_account(&mut self, account: &Secret) {
+        if self.order.as_mut().is_some_and(|order| order.keep_account(account)) {
+            self.sharing.share_account(account);
         }
     }
 
@@ -382,6 +388,9 @@ impl AcmeManager {
 
     /// Uses and stores an issued certificate.
     fn issued(&mut self, chain: &str, context: &mut AcmeContext<'_>) {
+        if chain.len() > MAX_CHAIN_BYTES {
+            return self.unusable(&format!("it has more than {MAX_CHAIN_BYTES} bytes"), context);
+        }
         let Some(order) = &self.order else {
             return;
         };
@@ -552,30 +561,5 @@ fn in_words(wait: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_authorities_can_look_for_is_shown_to_anybody() {
-        let file = |token: &str, contents: &str| Proof::File {
-            name: "a.com".to_owned(),
-            token: token.to_owned(),
-            contents: contents.to_owned(),
-        };
-        assert!(is_possible(&file("a-_9", "a-_9.Zz"), "a.com"));
-        assert!(!is_possible(&file("a-_9", "a-_9.Zz"), "b.com"));
-        assert!(!is_possible(&file("../a", "a.b"), "a.com"));
-        assert!(!is_possible(&file("a", "<script>"), "a.com"));
-        assert!(!is_possible(&file("a", &"b".repeat(10_000)), "a.com"));
-        let of = |name: &str| Proof::Certificate { name: name.to_owned(), digest: [0; 32] };
-        assert!(is_possible(&of("a.com"), "a.com"));
-        assert!(!is_possible(&of("b.com"), "a.com"));
-    }
-
-    #[test]
-    fn waits_are_said_in_one_unit() {
-        let said = [10, 119, 300, 7199, 7200, 43_200];
-        let said = said.map(|seconds| in_words(Duration::from_secs(seconds)));
-        assert_eq!(said, ["10 s", "119 s", "5 min", "119 min", "2 h", "12 h"]);
-    }
-}
+#[path = "acme_tests.rs"]
+mod tests;

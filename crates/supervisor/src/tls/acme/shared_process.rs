@@ -97,6 +97,12 @@ impl SharedProcess {
             ..SharedProcess::default()
         }
     }
+
+    /// One that runs, with a key.
+    pub fn with_peer(peer: Peer<ToShared>) -> SharedProcess {
+        let key = "0Zr1kq1ZbC6q2H0m2gJ3X0qk3b2yV9r5mJ7yqf6nX4c=";
+        SharedProcess { peer: Some(peer), ..SharedProcess::with_key(key) }
+    }
 }
 
 impl SharedProcess {

@@ -34,6 +34,12 @@ pub struct Store {
 }
 
 impl Store {
+    /// One in this folder.
+    #[cfg(test)]
+    pub fn at(folder: &Path) -> Store {
+        Store { folder: folder.to_owned() }
+    }
+
     /// The folder for the authority of these settings.
     pub fn of(acme: &Acme) -> Store {
         let folder = acme.folder.clone().unwrap_or_else(default_folder);
