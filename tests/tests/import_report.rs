@@ -1,7 +1,9 @@
 //! `maitred import`: what the report says, its exit code, and what the result has, for
 //! configurations that no server runs.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use maitred_tests::imported::import;
 use maitred_tests::outside::text;
@@ -178,7 +180,7 @@ fn a_hidden_file_is_no_site_and_no_pool_of_a_wildcard() {
     for name in ["sites", "pools"] {
         fs::create_dir(path(name)).expect("it can be created");
     }
-    write("nginx.conf", "events {}\nhttp {\ninclude HERE/sites/*;\n}\n");
+    write("nginx.conf", "events {}\nhttp {\ninclude HERE/sites/[^a]*;\n}\n");
     let site = "server { root /srv; server_name NAME.example;\n\
                 location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; } }\n";
     write("sites/.blog.conf", &site.replace("NAME", "old"));
@@ -187,6 +189,8 @@ fn a_hidden_file_is_no_site_and_no_pool_of_a_wildcard() {
     let pool = "[NAME]\nlisten = /run/www.sock\nuser = NAME\npm = ondemand\n";
     write("pools/.www.conf", &pool.replace("NAME", "old"));
     write("pools/www.conf", &pool.replace("NAME", "blog"));
+    let latin = OsStr::from_bytes(b"pools/\xe9.bak");
+    fs::write(folder.path().join(latin), "").expect("it can be written");
     let output = import(&path("nginx.conf"), &path("fpm.conf"));
     let toml = text(&output.stdout);
     assert!(toml.contains("blog.example") && toml.contains("user = \"blog\""), "{toml}");

@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::rc::Rc;
+
+use maitred_text::wildcards::has_literal_dots;
 
 use super::draft::{Draft, FilePosition, Globals, PoolDraft};
 use super::entries::{self, FpmSetting, boolean, with_pool};
@@ -128,11 +131,8 @@ impl<'a> Reader<'a> {
 
     fn include(&mut self, pattern: &str, place: &FilePosition) -> Result<(), Refused> {
         let pattern = paths::full(pattern, &[self.prefix], paths::PREFIX);
-        let options = glob::MatchOptions {
-            require_literal_separator: true,
-            require_literal_leading_dot: true,
-            ..glob::MatchOptions::new()
-        };
+        let options =
+            glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
         let unusable = |why: String| {
             let (file, line) = (&place.file, place.line);
             format!("Unable to globalize '{pattern}' ({why}) from {file} at line {line}.")
@@ -154,6 +154,9 @@ impl<'a> Reader<'a> {
                     return Err(self.log.error(unusable(format!("{path}: {why}"))));
                 }
             };
+            if !has_literal_dots(Path::new(&pattern), &path) {
+                continue;
+            }
             let Some(path) = path.to_str().map(str::to_owned) else {
                 return Err(self.log.error(format!(
                     "[{place}] the name of {} is not UTF-8; rename it",

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use maitred_text::wildcards::has_literal_dots;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -127,19 +128,17 @@ fn matches(pattern: &str, from: &Path) -> Result<Vec<PathBuf>, String> {
         Some(folder) => Ok(format!("{}/{pattern}", glob::Pattern::escape(folder))),
         None => Err("in a folder whose name is not UTF-8; rename the folder".to_owned()),
     };
-    let options = glob::MatchOptions {
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-        ..glob::MatchOptions::new()
-    };
-    let found = glob::glob_with(&whole?, options)
+    let options =
+        glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    let whole = whole?;
+    let found = glob::glob_with(&whole, options)
         .map_err(|why| format!("which is no pattern of paths: {}", why.msg))?;
     let mut files = Vec::new();
     for path in found {
         let path = path.map_err(|why| {
             format!("but {} cannot be read: {}", why.path().display(), why.error())
         })?;
-        if path.is_dir() {
+        if path.is_dir() || !has_literal_dots(Path::new(&whole), &path) {
             continue;
         }
         files.push(path);
@@ -154,4 +153,25 @@ fn matches(pattern: &str, from: &Path) -> Result<Vec<PathBuf>, String> {
 /// The path by which a file is recognized.
 fn identity(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_wildcard_names_no_hidden_file_and_names_in_any_encoding_do_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("maitred.toml");
+        for name in ["a.toml", ".b.toml"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::write(folder.path().join(OsStr::from_bytes(b"\xe9.bak")), "").unwrap();
+        let found = matches("*.toml", &own).unwrap();
+        assert_eq!(found, [folder.path().join("a.toml")]);
+        assert_eq!(matches(".*.toml", &own).unwrap(), [folder.path().join(".b.toml")]);
+    }
 }

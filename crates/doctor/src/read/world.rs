@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use maitred_os::walk::{self, Rule};
+use maitred_text::wildcards::has_literal_dots;
 
 use crate::facts::{Fact, Unknown};
 
@@ -135,13 +136,11 @@ impl World {
             None => PathBuf::from(pattern),
             Some(root) => root.join(pattern.trim_start_matches('/')),
         };
-        let options = glob::MatchOptions {
-            require_literal_separator: true,
-            require_literal_leading_dot: true,
-            ..glob::MatchOptions::new()
-        };
+        let options =
+            glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
         let found = glob::glob_with(&below.to_string_lossy(), options);
         let found = found.into_iter().flatten().filter_map(Result::ok);
+        let found = found.filter(|path| has_literal_dots(&below, path));
         let named = found.filter_map(|path| match &self.root {
             None => path.to_str().map(str::to_owned),
             Some(root) => path.strip_prefix(root).ok()?.to_str().map(|rest| format!("/{rest}")),

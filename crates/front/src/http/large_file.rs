@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, FsWord, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::http::transfers::Transfer;
@@ -23,7 +23,7 @@ const READ_AHEAD_BYTES: usize = 64 << 10;
 
 /// File systems that read contents without a lock that a process can hold: ext2 to ext4, tmpfs,
 /// squashfs and erofs (statfs(2)).
-const WITHOUT_LOCK: [i64; 4] = [0xef53, 0x0102_1994, 0x7371_7368, 0xe0f5_e1e2];
+const WITHOUT_LOCK: [FsWord; 4] = [0xef53, 0x0102_1994, 0x7371_7368, 0xe0f5_e1e2];
 
 /// The folder of a file, as the owner of its open files, and its tenant.
 #[derive(Clone, Debug)]
@@ -137,8 +137,8 @@ fn is_lockable(fd: &OwnedFd) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let is_dax = rustix::fs::statx(fd, c"", flags, StatxFlags::empty())
         .is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::DAX));
-    let is_known = rustix::fs::fstatfs(fd)
-        .is_ok_and(|file_system| WITHOUT_LOCK.contains(&i64::from(file_system.f_type)));
+    let is_known =
+        rustix::fs::fstatfs(fd).is_ok_and(|file_system| WITHOUT_LOCK.contains(&file_system.f_type));
     is_dax || !is_known
 }
 

@@ -195,8 +195,9 @@ impl Tenant {
     ) -> Option<T> {
         let _waiting = self.waiting.try_acquire().ok()?;
         let read = async {
-            let turn = Arc::clone(&self.lookups).acquire_owned().await.ok()?;
+            // No turn is held while there is no room: others need it, and hold room.
             let room = self.room(bytes).await?;
+            let turn = Arc::clone(&self.lookups).acquire_owned().await.ok()?;
             self.run(turn, move || read(room)).await
         };
         timeout_at(until.0, read).await.ok()?
@@ -350,6 +351,24 @@ mod tests {
         let until = Deadline::start();
         assert_eq!(other.look_into(until, most, |_| 7).await, Some(7));
         assert_eq!(other.look_into(until, most + 1, |_| 7).await, None, "beyond its limit");
+    }
+
+    #[tokio::test]
+    async fn many_requests_that_hold_contents_have_their_turn_for_another_lookup() {
+        let tenant = AllTurns::default().of("www");
+        let all = (0..400).map(|_| {
+            let tenant = Arc::clone(&tenant);
+            tokio::spawn(async move {
+                let until = Deadline::start();
+                let room = tenant.look_into(until, 200 << 10, |room| room).await?;
+                let found = tenant.look_up(until, || 7).await;
+                drop(room);
+                found
+            })
+        });
+        for one in all.collect::<Vec<_>>() {
+            assert_eq!(one.await.expect("it ends"), Some(7));
+        }
     }
 
     #[tokio::test]

@@ -11,7 +11,8 @@ const POOLS: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children
     [other]\nlisten = /run/other.sock\npm = static\npm.max_children = 3\nuser = other\n\
     chroot = /srv\nphp_admin_value[open_basedir] = /srv\n\
     [same]\nlisten = /run/same.sock\npm = static\npm.max_children = 3\n\
-    php_admin_value[open_basedir] = /srv\n";
+    php_admin_value[open_basedir] = /srv\n\
+    [inner]\nlisten = /run/inner.sock\npm = static\npm.max_children = 3\nchroot = /srv/app\n";
 
 /// Scripts run.
 pub(super) const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
@@ -477,6 +478,7 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
         &php("/run/php.sock", "$document_root/${fastcgi_script_name}"),
         &php("/run/php.sock", "$request_filename"),
         &php("/run/other.sock", "/app$fastcgi_script_name"),
+        &php("/run/inner.sock", "$fastcgi_script_name"),
         &(php("/run/php.sock", "/srv/shop$fastcgi_script_name").replacen(
             '{',
             "{ root /srv/shop;",

@@ -53,6 +53,10 @@ pub(super) fn script(scope: &Scope<'_>, path: &str) -> Option<String> {
         None => (value[..at].trim_matches('/').to_owned(), &value[at..]),
     };
     match name {
+        // The document root of a pool with a root of its own.
+        name if OF_PATH.contains(&name) && folder.is_empty() => {
+            Some(path.trim_start_matches('/').to_owned())
+        }
         name if OF_PATH.contains(&name) => Some(folder + path),
         name if !name.contains('$') => Some(folder + name),
         _ => None,

@@ -6,10 +6,8 @@ pub mod options;
 mod prove;
 mod unlisted_files;
 
-use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,6 +16,7 @@ use maitred_import::caddy::CaddySource;
 use maitred_import::user_files::UserFile;
 use maitred_import::{FileReader, Imported};
 use maitred_os::walk::{self, Rule};
+use maitred_text::wildcards;
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{ForeignServer, Import};
@@ -73,10 +72,9 @@ impl FileReader for Disk {
         if !pattern.contains(['*', '?', '[']) {
             return vec![pattern.to_owned()];
         }
-        // `**` is no other wildcard than `*` for any server.
-        let pattern = pattern.replace("**", "*");
+        let pattern = wildcards::for_glob(pattern);
         let found = glob::glob(&pattern).into_iter().flatten().flatten();
-        let shown = found.filter(|path| has_literal_dots(Path::new(&pattern), path));
+        let shown = found.filter(|path| wildcards::has_literal_dots(Path::new(&pattern), path));
         shown.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
     }
 
@@ -96,16 +94,6 @@ impl FileReader for Disk {
         let real = std::fs::canonicalize(path).ok()?;
         real.to_str().map(str::to_owned)
     }
-}
-
-/// Whether each hidden name of a path is for a part of the pattern that starts with a dot, and none
-/// is the folder itself or the one above. With the option of crate glob, `.*` matches nothing.
-fn has_literal_dots(pattern: &Path, path: &Path) -> bool {
-    let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".");
-    let is_shown = |(name, part): (&OsStr, &OsStr)| {
-        name == part || name != ".." && (!is_hidden(name) || is_hidden(part))
-    };
-    path.iter().count() == pattern.iter().count() && path.iter().zip(pattern).all(is_shown)
 }
 
 /// Imports a configuration: the result to a file or standard output, the report to standard error.

@@ -4,7 +4,8 @@ use std::fs::{metadata, read_dir};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use glob::{MatchOptions, Pattern};
+use glob::Pattern;
+use maitred_text::wildcards;
 
 use super::MAX_FILES;
 
@@ -14,6 +15,10 @@ const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// Why not all files that a pattern names are listed, as the end of a sentence; nothing if they
 /// are.
 pub fn unlisted(pattern: &str) -> Option<String> {
+    if pattern.contains('\\') {
+        return Some("a backslash in a wildcard is read otherwise here: name the files".to_owned());
+    }
+    let pattern = &wildcards::for_glob(pattern);
     let mut found = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "." })];
     for name in pattern.split('/').filter(|name| !name.is_empty()) {
         let mut inner = Vec::new();
@@ -46,7 +51,6 @@ fn add_existing(path: PathBuf, found: &mut Vec<PathBuf>) -> Result<(), String> {
 /// Adds the paths in a folder whose names match a pattern.
 fn add_matching(folder: &Path, name: &str, found: &mut Vec<PathBuf>) -> Result<(), String> {
     let pattern = Pattern::new(name).map_err(|why| format!("`{name}` is no pattern: {why}"))?;
-    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
     let list = match read_dir(folder) {
         Ok(list) => list,
         Err(why) => return none_or_unreadable(folder, &why),
@@ -54,7 +58,8 @@ fn add_matching(folder: &Path, name: &str, found: &mut Vec<PathBuf>) -> Result<(
     for entry in list {
         let entry = entry.map_err(|why| unreadable(folder, &why))?;
         let own = entry.file_name();
-        if !pattern.matches_with(&own.to_string_lossy(), options) {
+        let is_named = pattern.matches(&own.to_string_lossy());
+        if !is_named || !wildcards::has_literal_dots(Path::new(name), Path::new(&own)) {
             continue;
         }
         if own.to_str().is_none() {
@@ -107,5 +112,8 @@ mod tests {
         write(folder.path().join("a/b").join(OsStr::from_bytes(b"\xe9.conf")), "").unwrap();
         assert!(of("a/b/*.conf").unwrap_or_default().contains("rename it"));
         assert_eq!(of("a/b/x*"), None);
+        assert_eq!(of("a/b/**x.conf"), None);
+        assert!(of("a/[^b]*/*").unwrap_or_default().contains("/a/loop"));
+        assert!(of(r"a/\**").unwrap_or_default().contains("backslash"));
     }
 }
