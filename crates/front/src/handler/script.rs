@@ -319,6 +319,11 @@ pub async fn fall_short<C: HttpClient>(
     if let (Failure::FileNamed, Some(said)) = (&failure, encoder.script_head()) {
         return accel_redirect::serve(cx, context, name, said).await;
     }
+    if let (Failure::Intercepted(status), Some(said)) = (&failure, encoder.script_head()) {
+        let response = TextResponse::new(*status, failure.sentence());
+        let response = response.with_challenges(said.values("WWW-Authenticate"));
+        return cx.respond(response, after(true, context)).await;
+    }
     fail(cx, context, &failure, retry_after, &progress).await
 }
 

@@ -282,6 +282,9 @@ async fn fail<C: HttpClient>(
     if matches!(failure, ProxyError::NoDescriptor) {
         response = response.with("Retry-After", &RETRY_SECONDS.to_string());
     }
+    if let ProxyError::Intercepted { challenges, .. } = &failure {
+        response = response.with_challenges(challenges.iter().map(HeaderValue::as_bytes));
+    }
     cx.respond(response, after).await
 }
 
@@ -296,7 +299,7 @@ fn explain(failure: &ProxyError) -> (u16, &'static str) {
         }
         ProxyError::Silent => (504, "The upstream server sent nothing for too long."),
         ProxyError::Deaf => (504, "The upstream server did not take the request in time."),
-        ProxyError::Intercepted(status) => {
+        ProxyError::Intercepted { status, .. } => {
             (*status, "The upstream server responded with an error.")
         }
         ProxyError::BodyError(_) | ProxyError::ClientLeft => (CLIENT_LEFT, "The client left."),
@@ -322,6 +325,6 @@ fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
         ProxyError::Deaf => {
             too_long("it took nothing of a request", rule.send_timeout, "send_timeout")
         }
-        ProxyError::Intercepted(_) | ProxyError::BodyError(_) | ProxyError::ClientLeft => None,
+        ProxyError::Intercepted { .. } | ProxyError::BodyError(_) | ProxyError::ClientLeft => None,
     }
 }
