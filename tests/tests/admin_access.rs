@@ -10,9 +10,11 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use maitred_tests::dashboard_events::Events;
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root, set_mode};
 use maitred_tests::{Target, ports, wait};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const TOKEN: &str = "uHqUJ3tnW6rQ0T1kVbcz";
@@ -23,7 +25,7 @@ fn scripts() -> TempDir {
     let root = document_root(&[
         (
             "reset.php",
-            "<?php touch(__DIR__ . '/began');
+            "<?php maitred_metric_add('orders'); touch(__DIR__ . '/began');
             for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) {
                 clearstatcache(); usleep(2000); } echo 'over';",
         ),
@@ -81,14 +83,26 @@ fn no_tenant_reads_what_requests_of_another_ask_for() {
         return;
     }
     let (root, listener) = (scripts(), ports::free_address());
-    let server = setup(root.path(), true).top(&format!("admin = \"{listener}\"")).start();
+    let upstream = ports::free_address();
+    let server = setup(root.path(), true)
+        .top(&format!("admin = \"{listener}\""))
+        .site(&format!("proxy = {{ path = \"/app/*\", to = \"http://{upstream}\" }}"))
+        .site("[sites.cache]\nvalid = \"1m\"")
+        .start();
     server.expect_log(0, "pools run as several users");
     assert_eq!(http::get(listener, "/metrics").status, 200);
     let seen = spied(&server, root.path(), &format!("http://{listener}/status/www?full"));
     assert!(seen.contains("Running"), "{seen}");
     assert!(!seen.contains("SECRET") && !seen.contains("reset.php"), "{seen}");
     let metrics = http::get(listener, "/metrics").text();
-    assert!(!metrics.contains("reset.php"), "{metrics}");
+    assert!(metrics.contains("maitred_cache_pages{tier=\"memory\"} "), "{metrics}");
+    assert!(!metrics.contains(&upstream.to_string()), "{metrics}");
+    for of_tenants in ["reset.php", "site=", "server=", "\napp_"] {
+        assert!(!metrics.contains(of_tenants), "{of_tenants} in {metrics}");
+    }
+    let state = Events::open(listener, "", "").next("state");
+    assert!(state["cache"]["memory"].is_object(), "{state}");
+    assert_eq!((&state["cache"]["sites"], &state["proxies"]), (&json!([]), &Value::Null));
     server.stop();
 }
 

@@ -164,7 +164,7 @@ fn the_rules_of_the_site_hold_for_what_a_server_answers() {
             "rate_limit = [{ path = \"/app/rare\", rate = \"1/h\" }, \
              { path = \"/app/login\", rate = \"1/h\", burst = 1 }]",
             "rewrite = [{ from = \"/enter\", to = \"/app/login\" }]",
-            "error_pages = { 404 = \"/sorry.html\" }",
+            "error_pages = { 401 = \"/sorry.html\", 404 = \"/sorry.html\" }",
             "intercept_errors = true",
             "paths = [{ path = \"/app/small/*\", max_body_size = 10 }]",
         ],
@@ -182,6 +182,10 @@ fn the_rules_of_the_site_hold_for_what_a_server_answers() {
     assert_eq!(is_refused, [false, false, true, true]);
     assert_eq!(said(&get("/app/status?is=404")), "404 sorry");
     assert_eq!(said(&get("/app/status?is=410")), "410 own words");
+    let challenges = "h=WWW-Authenticate:Basic%20realm=%22a%22&h=WWW-Authenticate:Bearer";
+    let asks = get(&format!("/app/text?status=401&{challenges}"));
+    assert_eq!(said(&asks), "401 sorry");
+    assert_eq!(asks.all("WWW-Authenticate").collect::<Vec<_>>(), ["Basic realm=\"a\"", "Bearer"]);
     let post = |path: &str, size: usize| {
         http::ask(server.address(), &Request::post(path, "a/b", &vec![b'x'; size]))
     };

@@ -268,6 +268,40 @@ fn connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() {
 }
 
 #[test]
+fn a_connection_that_a_client_may_have_authenticated_serves_no_other_request() {
+    let root = site();
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    const BASIC: &[u8] = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"a\"\r\n\
+                           Content-Length: 2\r\n\r\nno";
+    const NEGOTIATE: &[u8] =
+        b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"a\"\r\n\
+                               www-authenticate: negotiate abc\r\nContent-Length: 2\r\n\r\nno";
+    const LISTED: &[u8] = b"HTTP/1.1 200 OK\r\nWWW-Authenticate: Basic realm=\"a\", NTLM\r\n\
+                            Content-Length: 2\r\n\r\nok";
+    let cases = [
+        ("NTLM x", OK, 2),
+        ("ntlm x", OK, 2),
+        ("Negotiate x", OK, 2),
+        ("", NEGOTIATE, 2),
+        ("", LISTED, 2),
+        ("Basic eDp5", BASIC, 1),
+        ("Bearer NTLM", OK, 1),
+    ];
+    for (credentials, response, connections) in cases {
+        let back = ByHand::start(move |mut stream, _| answer(&mut stream, response, usize::MAX));
+        let setup = Setup::new(root.path()).top("front_threads = 1");
+        let server = setup.site(&rule(&back.url(), "")).start();
+        let first = Request::get("/app/x").header("Authorization", credentials);
+        for request in [first, Request::get("/app/x")] {
+            let status = http::ask(server.address(), &request).status;
+            assert!(response.starts_with(format!("HTTP/1.1 {status} ").as_bytes()));
+        }
+        assert_eq!(back.accepted(), connections, "{credentials}");
+        server.stop();
+    }
+}
+
+#[test]
 fn a_client_that_leaves_is_worked_for_no_longer() {
     let root = site();
     let (told, left) = std::sync::mpsc::channel();

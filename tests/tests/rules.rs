@@ -31,6 +31,10 @@ fn site() -> TempDir {
         ),
         ("own404.php", "<?php http_response_code(404); echo 'own words';"),
         (
+            "own401.php",
+            "<?php http_response_code(401); header('WWW-Authenticate: Basic realm=\"a\"');",
+        ),
+        (
             "own503.php",
             "<?php http_response_code(503); header('Set-Cookie: a=b'); \
                         echo 'own words';",
@@ -210,8 +214,8 @@ fn answers_are_kept_as_long_as_expires_says_unless_they_say_so_themselves() {
 #[test]
 fn errors_have_pages_of_the_sites_own() {
     let root = site();
-    let pages =
-        "error_pages = { 404 = \"/lost.html\", 403 = \"/sorry.php\", 503 = \"/gone.html\" }";
+    let pages = "error_pages = { 401 = \"/lost.html\", 404 = \"/lost.html\", \
+                 403 = \"/sorry.php\", 503 = \"/gone.html\" }";
     let server = serve(&root, &[pages, "deny = \"/secret/*\""]);
     let lost = http::get(server.address(), "/nothing");
     assert_eq!(said(&lost), "404 <p>nothing here</p>");
@@ -231,6 +235,14 @@ fn errors_have_pages_of_the_sites_own() {
     let gone = http::get(server.address(), "/own503.php");
     assert_eq!(gone.status, 503, "the page is missing: the server's own words");
     assert_eq!(gone.header("Set-Cookie"), None);
+    let asks = http::get(server.address(), "/own401.php");
+    assert_eq!(said(&asks), "401 <p>nothing here</p>");
+    assert_eq!(asks.header("WWW-Authenticate"), Some("Basic realm=\"a\""));
+    let lines = ["error_pages = { 401 = \"/sorry.php\" }", "intercept_errors = true"];
+    let by_script = serve(&root, &lines);
+    let asks = http::get(by_script.address(), "/own401.php");
+    assert_eq!(said(&asks), "401 sorry 401 GET /own401.php 0");
+    assert_eq!(asks.all("WWW-Authenticate").collect::<Vec<_>>(), ["Basic realm=\"a\""]);
     // The connection lives on.
     let mut connection = Connection::open(server.address());
     for _ in 0..3 {

@@ -22,6 +22,7 @@ use maitred_http1::Head;
 use crate::http::hosts::host_name;
 use crate::pool::status::{self, StatusPage};
 use crate::services::Shared;
+use crate::services::measurements::FRESH;
 
 pub use crate::admin::access::{Refused, decide};
 pub use crate::pool::status::View;
@@ -32,9 +33,6 @@ const MEASURING: Duration = Duration::from_millis(50);
 
 /// How often is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-
-/// How long measured memory is good: Prometheus and its standby need not both have it measured.
-const FRESH: Duration = Duration::from_secs(1);
 
 /// Whether the `Host` header of a request fits the admin listener (protection from DNS rebinding).
 /// A web page in a browser on this machine can make its own host name resolve to a loopback address
@@ -96,6 +94,12 @@ fn index(shared: &Shared) -> StatusPage {
     StatusPage::new("text/html;charset=UTF-8", body)
 }
 
+/// Requests a measurement of the pools, unless one was requested just now. False if that fails.
+pub fn request_measurement(shared: &Shared) -> bool {
+    !shared.measurements.begin(maitred_scoreboard::now())
+        || shared.supervisor.report(&FromFront::MetricsRequested)
+}
+
 /// Has the pools' memory measured and their OPcaches looked at, unless that was done just now. Only
 /// the supervisor may look into the processes of all users.
 async fn measure(shared: &Shared) {
@@ -106,13 +110,12 @@ async fn measure(shared: &Shared) {
         let mut pages = tallies.iter().map(|tally| tally.page());
         pages.all(|page| page.measured_at() >= moment && page.cache_asked_at() >= moment)
     };
-    if measured_since(begun.saturating_sub(FRESH))
-        || !shared.supervisor.report(&FromFront::MetricsRequested)
-    {
+    if measured_since(begun.saturating_sub(FRESH)) || !request_measurement(shared) {
         return;
     }
+    let requested = shared.measurements.last();
     let waited = tokio::time::Instant::now();
-    while !measured_since(begun) && waited.elapsed() < MEASURING {
+    while !measured_since(requested) && waited.elapsed() < MEASURING {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -306,7 +306,7 @@ impl<'a> DashboardFeed<'a> {
         let shared = &self.thread.shared;
         if self.measured.is_none_or(|last| last.elapsed() >= MEASURED_EVERY) {
             self.measured = Some(Instant::now());
-            shared.supervisor.report(&maitred_control::FromFront::MetricsRequested);
+            admin::request_measurement(shared);
         }
         let state = server_state::state(self.thread, self.view, self.pool).await;
         let mut out = String::new();

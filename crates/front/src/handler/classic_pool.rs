@@ -4,6 +4,8 @@
 
 use std::io;
 
+use maitred_scoreboard::RequestOutcome;
+
 use crate::backend::attempt::attempt;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
@@ -63,7 +65,9 @@ pub async fn serve<C: HttpClient>(
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;
     script::record(&tee, &tried.progress, &mut cx.record);
+    cx.record.lines.extend(run.lines.take());
     if is_gone {
+        cx.record.status = RequestOutcome::ClientLeft.status();
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     match &tried.outcome {

@@ -11,6 +11,7 @@ use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::backend::Backend;
 use crate::handler::htaccess_response::Directives;
+use crate::handler::htaccess_response::OwnedHeader;
 use crate::handler::respond::InterceptedResponse;
 use crate::http::client::{After, HttpClient};
 use crate::logging::request_record::RequestRecord;
@@ -116,7 +117,7 @@ pub struct RequestContext<'r> {
     /// Whether the client has authenticated as a user of `basic_auth`.
     pub has_user: bool,
     /// The error, if this request serves an error page.
-    pub error_page: Option<ErrorPage>,
+    pub error_page: Option<ErrorPage<'r>>,
     /// The directives of `.htaccess` files, if they apply.
     pub directives: Option<Arc<Directives>>,
     /// Whether those would be others for another client that requests the same.
@@ -130,9 +131,11 @@ pub struct RequestContext<'r> {
 
 /// The error for which a page of the site is sent.
 #[derive(Debug, Clone, Copy)]
-pub struct ErrorPage {
+pub struct ErrorPage<'r> {
     /// The status of the response.
     pub status: u16,
+    /// Headers of the error, which the page has as well unless its script sends them.
+    pub headers: &'r [OwnedHeader],
     /// The state of the connection after the response.
     pub after: After,
 }

@@ -308,7 +308,7 @@ async fn send_page_of_error<'r, C: HttpClient>(
             cx.send_error_page(&error, entry.content_type(), content).await
         }
         Decision::Script(script) => {
-            let error_page = Some(ErrorPage { status, after });
+            let error_page = Some(ErrorPage { status, headers: &[], after });
             let context = RequestContext { error_page, ..context.clone() };
             script::serve(cx, &context, &script).await
         }
@@ -342,7 +342,7 @@ async fn send_error_page<'r, C: HttpClient>(
             let context = RequestContext {
                 path: page.into(),
                 query: None,
-                error_page: Some(ErrorPage { status: error.status, after: error.after }),
+                error_page: Some(error.page()),
                 ..RequestContext::new(cx.head, cx.target, site)
             };
             script::serve(cx, &context, &script).await

@@ -8,7 +8,7 @@ use maitred_http1::{Method, carries_body};
 use maitred_scoreboard::Counter;
 
 use crate::backend::error::Failure;
-use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::context::{ErrorPage, RequestContext, RequestCx};
 use crate::handler::htaccess;
 use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
@@ -67,6 +67,16 @@ impl TextResponse {
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> TextResponse {
         self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// This response, if it is a 401, with the challenges of the one that it replaces: without them
+    /// no browser asks for credentials (RFC 9110 §15.5.2).
+    #[must_use]
+    pub fn with_challenges<'a>(mut self, values: impl Iterator<Item = &'a [u8]>) -> TextResponse {
+        if self.status == 401 {
+            self.headers.extend(values.map(|value| owned(&(b"WWW-Authenticate", value))));
+        }
         self
     }
 }
@@ -145,6 +155,11 @@ impl InterceptedResponse {
     /// A response of which the page of an error needs nothing.
     pub fn bare(status: u16, after: After) -> InterceptedResponse {
         InterceptedResponse { status, after, headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// The error, for the script that makes its page.
+    pub fn page(&self) -> ErrorPage<'_> {
+        ErrorPage { status: self.status, headers: &self.headers, after: self.after }
     }
 
     fn of(response: &WholeResponse<'_>) -> InterceptedResponse {

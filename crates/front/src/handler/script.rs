@@ -162,13 +162,11 @@ async fn run<C: HttpClient>(
         cx.record.status = RequestOutcome::ClientLeft.status();
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    if tried.progress.has_sent && matches!(tried.outcome, Err(Failure::FileNamed)) {
-        // Only the rest of an interim response may follow its beginning.
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
     match &tried.outcome {
         Ok(()) => Ok(after(tee.encoder().reusable, context)),
-        Err(Failure::FileNamed) if leaves_to_classic_pool(tee.encoder().script_head()) => {
+        Err(Failure::FileNamed)
+            if !tried.progress.has_sent && leaves_to_classic_pool(tee.encoder().script_head()) =>
+        {
             let (_, fill) = tee.into_parts();
             let left = LeftRequest { script, body: &body, caller: &caller, fill };
             Box::pin(classic_pool::serve(cx, context, left)).await
@@ -320,13 +318,22 @@ pub async fn fall_short<C: HttpClient>(
     let Err(failure) = outcome else {
         return Ok(after(encoder.reusable, context));
     };
-    if let (Some(fill), false) = (fill, progress.has_sent)
+    if progress.has_sent {
+        // Only the rest of an interim response may follow its beginning.
+        return fail(cx, context, &failure, retry_after, &progress).await;
+    }
+    if let Some(fill) = fill
         && let Some(after) = fill.respond_cached(cx, &failure).await
     {
         return after;
     }
     if let (Failure::FileNamed, Some(said)) = (&failure, encoder.script_head()) {
         return accel_redirect::serve(cx, context, name, said).await;
+    }
+    if let (Failure::Intercepted(status), Some(said)) = (&failure, encoder.script_head()) {
+        let response = TextResponse::new(*status, failure.sentence());
+        let response = response.with_challenges(said.values("WWW-Authenticate"));
+        return cx.respond(response, after(true, context)).await;
     }
     fail(cx, context, &failure, retry_after, &progress).await
 }

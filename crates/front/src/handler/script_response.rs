@@ -100,11 +100,11 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
-                    if self.context.intercepts(head.status()) {
-                        return Err(Failure::Intercepted(head.status()));
-                    }
-                    let names_file = Named::by(&head).is_some();
+                    let (status, names_file) = (head.status(), Named::by(&head).is_some());
                     self.head = Some(head);
+                    if self.context.intercepts(status) {
+                        return Err(Failure::Intercepted(status));
+                    }
                     if names_file {
                         return Err(Failure::FileNamed);
                     }
@@ -172,7 +172,10 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             let mut names = head.headers().map(|(name, _)| name);
             names.any(|own| own.eq_ignore_ascii_case(name))
         };
-        let own = for_client.chain(cache_status).chain(timing);
+        let of_error = error_page.map_or(&[][..], |page| page.headers).iter();
+        let of_error = of_error.map(|(name, value)| (&name[..], &value[..]));
+        let of_error = of_error.filter(|(name, _)| !has(name));
+        let own = for_client.chain(cache_status).chain(timing).chain(of_error);
         let all = self.headers.complete(own, has);
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
         let all: Vec<Header<'_>> = all.chain(expiry).chain(plan.fields()).collect();

@@ -56,7 +56,6 @@ impl<E: Into<io::Error>> From<E> for NoHeader {
 pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>), NoHeader> {
     let socket = readable(socket)?;
     let deadline = Instant::now() + PATIENCE;
-    let mut seen = 0;
     loop {
         let mut ready = timeout_at(deadline, socket.readable()).await??;
         let mut buffer = [MaybeUninit::uninit(); MAX_HEADER_BYTES];
@@ -76,10 +75,9 @@ pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>
             }
             ConnectionStart::Part if bytes.len() < MAX_HEADER_BYTES && !bytes.is_empty() => {
                 // The peeked part keeps the socket readable.
-                if bytes.len() == seen && Instant::now() > deadline {
+                if Instant::now() > deadline {
                     return Err(NoHeader::Missing);
                 }
-                seen = bytes.len();
                 tokio::time::sleep(REST).await;
             }
             ConnectionStart::Unknown => return Err(NoHeader::Unknown),
@@ -97,4 +95,35 @@ fn take(socket: &AsyncFd<OwnedFd>, mut length: usize) -> io::Result<()> {
         length -= bytes.len().max(1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_that_comes_piece_by_piece_is_late_after_the_same_time() {
+        // What is written here is there at once, as simulated time requires.
+        let (mut proxy, accepted) = UnixStream::pair().unwrap();
+        for socket in [&proxy, &accepted] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        rustix::net::sockopt::set_socket_send_buffer_size(&proxy, 1 << 20).unwrap();
+        // A piece for each look, and all of them shortly after the deadline.
+        let piece = [0; 7];
+        let looks = (PATIENCE + 25 * REST).as_millis() / REST.as_millis();
+        let length = u16::try_from(piece.len() as u128 * looks).unwrap().to_be_bytes();
+        proxy.write_all(&[b"\r\n\r\n\0\r\nQUIT\n\x21\x11", &length[..]].concat()).unwrap();
+        let drips = tokio::spawn(async move {
+            while proxy.write_all(&piece).is_ok() {
+                tokio::time::sleep(REST).await;
+            }
+        });
+        let refused = take_header(accepted.into()).await;
+        assert!(matches!(refused, Err(NoHeader::Missing)), "{refused:?}");
+        drips.abort();
+    }
 }

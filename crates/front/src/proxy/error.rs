@@ -1,5 +1,7 @@
 //! The reasons why an upstream HTTP server has sent no complete response.
 
+use hyper::header::HeaderValue;
+
 use crate::http::body::BodyError;
 use crate::proxy::upload::Upload;
 
@@ -19,7 +21,12 @@ pub enum ProxyError {
     /// It closed its connection too early, or sent an invalid response.
     Broken(String),
     /// Its response has this status, for which the site has an error page.
-    Intercepted(u16),
+    Intercepted {
+        /// The status.
+        status: u16,
+        /// Its `WWW-Authenticate` headers.
+        challenges: Vec<HeaderValue>,
+    },
     /// The request's body could not be read.
     BodyError(BodyError),
     /// The client closed the connection.

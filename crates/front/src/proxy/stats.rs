@@ -104,7 +104,7 @@ impl RunningProxyRequest<'_> {
     pub fn ended<T>(&mut self, outcome: &Result<T, ProxyError>, status: u16) {
         self.result = match outcome {
             Ok(_) => class(status),
-            Err(ProxyError::Intercepted(status)) => class(*status),
+            Err(ProxyError::Intercepted { status, .. }) => class(*status),
             Err(ProxyError::NoDescriptor | ProxyError::Unreachable(_)) => "unreachable",
             Err(ProxyError::NotAccepted | ProxyError::Silent | ProxyError::Deaf) => "timeout",
             Err(ProxyError::Broken(_)) => "invalid_response",
@@ -153,7 +153,7 @@ mod tests {
         server.connected();
         let outcomes: [(Result<(), ProxyError>, u16); 6] = [
             (Ok(()), 204),
-            (Err(ProxyError::Intercepted(404)), 0),
+            (Err(ProxyError::Intercepted { status: 404, challenges: Vec::new() }), 0),
             (Err(ProxyError::Silent), 0),
             (Err(ProxyError::Broken(String::new())), 200),
             (Err(ProxyError::ClientLeft), 200),

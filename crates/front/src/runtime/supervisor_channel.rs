@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_control::{FromFront, Received, ToFront, hear};
 use maitred_os::channel::Channel;
@@ -22,6 +22,8 @@ const MAX_UNSENT_BYTES: usize = 2 * 1024 * 1024;
 const MAX_UNSENT_BYTES_OF_PURGES: usize = 1024 * 1024;
 /// Interval at which waiting reports are sent again.
 const RESEND_INTERVAL: Duration = Duration::from_millis(100);
+/// Least time between two log lines about lost reports.
+const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The supervisor's side of the channel.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Supervisor {
     channel: Channel,
     unsent: Mutex<Unsent>,
     has_unsent: Notify,
+    /// The time of the last log line about a lost report.
+    logged_loss: Mutex<Option<Instant>>,
 }
 
 /// Reports that wait for space in the pipe, as JSON, the oldest first.
@@ -78,7 +82,12 @@ impl Unsent {
 impl Supervisor {
     /// Wraps the channel to the supervisor.
     pub fn new(channel: Channel) -> Supervisor {
-        Supervisor { channel, unsent: Mutex::default(), has_unsent: Notify::new() }
+        Supervisor {
+            channel,
+            unsent: Mutex::default(),
+            has_unsent: Notify::new(),
+            logged_loss: Mutex::default(),
+        }
     }
 
     /// The channel, to wait on.
@@ -87,14 +96,27 @@ impl Supervisor {
     }
 
     /// Sends a report, or leaves one that must arrive to [`Supervisor::resend`] while the pipe is
-    /// full. False if it is lost, which is logged.
+    /// full. False if it is lost, which is logged once in [`LOSS_LOG_INTERVAL`].
     pub fn report(&self, report: &FromFront) -> bool {
         let accepted = serde_json::to_vec(report).map_err(io::Error::from);
         let accepted = accepted.and_then(|json| self.send_or_queue(report, json));
-        if let Err(error) = &accepted {
+        if let Err(error) = &accepted
+            && self.may_log_loss(Instant::now())
+        {
             tracing::warn!("the supervisor did not take a report: {error}");
         }
         accepted.is_ok()
+    }
+
+    /// Whether a lost report is logged at this time. Clients cause reports, and any number may be
+    /// lost while the supervisor does not read.
+    fn may_log_loss(&self, now: Instant) -> bool {
+        let mut last = self.logged_loss.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= LOSS_LOG_INTERVAL);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 
     fn send_or_queue(&self, report: &FromFront, json: Vec<u8>) -> io::Result<()> {
@@ -269,6 +291,15 @@ mod tests {
         let refused = FromFront::Reconfigured { refused: Some("r".repeat(70_000)) };
         assert!(!supervisor.report(&refused));
         assert!(supervisor.send_unsent());
+    }
+
+    #[test]
+    fn lost_reports_are_logged_once_in_a_while() {
+        let (_theirs, ours) = Channel::pair().unwrap();
+        let supervisor = Supervisor::new(ours);
+        let begun = Instant::now();
+        let logged = (0..100).map(|number| begun + LOSS_LOG_INTERVAL * number / 50);
+        assert_eq!(logged.filter(|now| supervisor.may_log_loss(*now)).count(), 2);
     }
 
     #[test]

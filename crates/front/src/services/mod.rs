@@ -6,6 +6,7 @@ pub(crate) mod history;
 pub(crate) mod idle_connections;
 pub(crate) mod known_nodes;
 pub(crate) mod lifecycle;
+pub(crate) mod measurements;
 pub(crate) mod own_cores;
 pub(crate) mod recent_requests;
 pub(crate) mod traces;
@@ -45,6 +46,7 @@ use crate::services::agent::Agent;
 use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::services::known_nodes::Nodes;
+use crate::services::measurements::Measurements;
 use crate::services::own_cores::OwnCores;
 use crate::services::recent_requests::RecentRequests;
 use crate::services::traces::{TraceStats, Traces};
@@ -129,6 +131,8 @@ pub struct Shared {
     pub handshakes: Handshakes,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
+    /// Requests to it to measure the pools.
+    pub measurements: Measurements,
     /// Repeated errors of the whole front.
     pub troubles: Arc<RepeatedErrors>,
     /// Connections per address.
@@ -214,6 +218,7 @@ impl Shared {
             proofs: Proofs::default(),
             handshakes: Handshakes::of(max_connections),
             supervisor,
+            measurements: Measurements::default(),
             troubles,
             addresses: Addresses::default(),
             requests: RequestMemory::default(),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::admin::dashboard::merge_patch::without_nulls;
 use crate::admin::dashboard::{certificate_rows, node_rows};
+use crate::admin::metrics::cache_figures;
 use crate::admin::{node_load, readiness};
 use crate::pool::Pool;
 use crate::pool::route_metrics::RouteStats;
@@ -65,7 +66,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         let mut of_pool = pool_state(pool, reading, &mut running);
         of_pool["load"] = json!(load.pools.get(&*pool.name));
         let is_selected = selected == Some(&*pool.name);
-        if view != View::WithoutRequests && (index == 0 || is_selected) {
+        if view.shows_tenants() && (index == 0 || is_selected) {
             of_pool["routes"] = routes(pool);
         }
         all.insert(pool.name.to_string(), of_pool);
@@ -74,7 +75,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         }
     }
     // Tenants reach a loopback address, and are not shown each other's hosts.
-    let shows_tenants = view != View::WithoutRequests;
+    let shows_tenants = view.shows_tenants();
     let mut state = json!({
         "server": server(shared, &load, view, hidden),
         "purges": thread.sites().admin.purge_token.is_some(),
@@ -83,9 +84,9 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "running": scripts(running, view),
         "requests": shows_tenants.then(|| requests(shared)),
         "stacks": (view == View::Whole).then(|| stacks(shared)),
-        "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
+        "cache": cache_figures(shared, view),
         "purge_log": shows_tenants.then(|| purge_log(shared)),
-        "proxies": shared.proxies.read(),
+        "proxies": shows_tenants.then(|| shared.proxies.read()),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
         "jobs": shows_tenants.then(|| shared.jobs.load_full()).flatten().as_deref(),

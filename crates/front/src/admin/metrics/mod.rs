@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::admin::FrontFigures;
+use maitred_control::admin::{FrontFigures, PageCache};
 use maitred_control::nodes::NodesStatus;
 use maitred_control::purge_log::PurgeLogState;
 use maitred_scoreboard::{Counter, Reading};
@@ -24,6 +24,8 @@ const OPCACHE_KNOWN: Duration = Duration::from_secs(60);
 
 /// The page, in the format that the client's `Accept` header asks for.
 pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
+    // Tenants reach a loopback address, and are not shown each other's hosts.
+    let shows_tenants = view.shows_tenants();
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
         let metrics = pool.metrics()?;
@@ -33,18 +35,15 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
             workers_limit: settings.max_children.unwrap_or(0),
             reading: metrics.page().read(),
             spool_bytes: shared.spool.used_by(&Backend::Pool(pool.clone()).to_string()),
-            classes: match view {
-                View::Whole | View::WithoutQueries => metrics.classes.read(),
-                View::WithoutRequests => Vec::new(),
-            },
-            application: metrics.application.load_full(),
+            classes: if shows_tenants { metrics.classes.read() } else { Vec::new() },
+            application: metrics.application.load_full().filter(|_| shows_tenants),
         })
     });
     let pools: Vec<PoolFigures> = pools.collect();
     let format = Format::accepted(accept);
     let figures = FrontFigures {
-        page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
-        proxies: shared.proxies.read(),
+        page_cache: cache_figures(shared, view),
+        proxies: if shows_tenants { shared.proxies.read() } else { Vec::new() },
         readiness: None,
         scale: Some(node_load::of(shared)),
         routes: Vec::new(),
@@ -62,16 +61,26 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     if let Some(spans) = spans {
         out.write(TRACES, &[(String::new(), spans)]);
     }
-    if let Some(log) = &*shared.purge_log.load() {
+    if let Some(log) = &*shared.purge_log.load()
+        && shows_tenants
+    {
         of_purge_log(&mut out, log);
     }
-    // Those who are shown no requests are not shown nodes on the dashboard, either.
-    if view != View::WithoutRequests
-        && let Some(nodes) = shared.nodes.status()
+    if let Some(nodes) = shared.nodes.status()
+        && shows_tenants
     {
         of_nodes(&mut out, &nodes);
     }
     StatusPage::new(format.content_type(), out.finish())
+}
+
+/// The figures of the page cache, of sites only for a client that may see their hosts.
+pub fn cache_figures(shared: &Shared, view: View) -> Option<PageCache> {
+    let mut cache = shared.cache.as_ref()?.figures()?;
+    if !view.shows_tenants() {
+        cache.sites.clear();
+    }
+    Some(cache)
 }
 
 fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: Format) -> Text {

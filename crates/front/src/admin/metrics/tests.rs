@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::admin::{CachedSite, PageTier, ProxyServer};
 use maitred_control::nodes::NodeStatus;
 use maitred_control::scale::{NodeScale, PoolScale};
 use maitred_scoreboard::{ApplicationMemory, Copies, OpcacheStats, create_application_memory};

@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Request, Response, StatusCode};
 use maitred_http1::{Head, Version};
 use maitred_rules::settings::Proxy;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::proxy::early::EarlyHints;
-use crate::handler::proxy::outgoing::Outgoing;
+use crate::handler::proxy::outgoing::{Outgoing, members};
 use crate::handler::respond::TextResponse;
 use crate::http::client::{After, HttpClient};
 use crate::http::transfers::RETRY_SECONDS;
@@ -102,13 +102,26 @@ async fn follow<C: HttpClient>(
         return Err(ProxyError::Broken(why.to_owned()));
     }
     let idle_timeout = server::idle_timeout(&parts.headers);
+    let is_authenticated = authenticates_connection(outgoing.context.head, &parts.headers);
     let response = Response::from_parts(parts, body);
     let is_reusable = relay::relay(cx, outgoing, response, upload).await?;
-    if !upload.is_unread() && !outgoing.is_websocket {
+    if !upload.is_unread() && !outgoing.is_websocket && !is_authenticated {
         outgoing.server.release(link, idle_timeout);
     }
     let after = if is_reusable { After::Keep } else { After::Close };
     Ok(after_upload(outgoing.context.head, upload, after))
+}
+
+/// Whether the server may have authenticated the connection in place of the request (NTLM and
+/// Negotiate, RFC 4559 §6): the next request over it would have the rights of this client.
+fn authenticates_connection(head: &Head, response: &HeaderMap) -> bool {
+    let challenges = response.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
+    challenges.chain(head.values("Authorization")).flat_map(members).any(|member| {
+        let has_scheme = |scheme: &[u8]| {
+            member.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
+        has_scheme(b"NTLM") || has_scheme(b"Nego")
+    })
 }
 
 /// What happens to the client's connection: over HTTP/1 no request can follow an unread body.
@@ -269,6 +282,9 @@ async fn fail<C: HttpClient>(
     if matches!(failure, ProxyError::NoDescriptor) {
         response = response.with("Retry-After", &RETRY_SECONDS.to_string());
     }
+    if let ProxyError::Intercepted { challenges, .. } = &failure {
+        response = response.with_challenges(challenges.iter().map(HeaderValue::as_bytes));
+    }
     cx.respond(response, after).await
 }
 
@@ -283,7 +299,7 @@ fn explain(failure: &ProxyError) -> (u16, &'static str) {
         }
         ProxyError::Silent => (504, "The upstream server sent nothing for too long."),
         ProxyError::Deaf => (504, "The upstream server did not take the request in time."),
-        ProxyError::Intercepted(status) => {
+        ProxyError::Intercepted { status, .. } => {
             (*status, "The upstream server responded with an error.")
         }
         ProxyError::BodyError(_) | ProxyError::ClientLeft => (CLIENT_LEFT, "The client left."),
@@ -309,6 +325,6 @@ fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
         ProxyError::Deaf => {
             too_long("it took nothing of a request", rule.send_timeout, "send_timeout")
         }
-        ProxyError::Intercepted(_) | ProxyError::BodyError(_) | ProxyError::ClientLeft => None,
+        ProxyError::Intercepted { .. } | ProxyError::BodyError(_) | ProxyError::ClientLeft => None,
     }
 }

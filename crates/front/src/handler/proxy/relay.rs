@@ -11,7 +11,9 @@ use http::response::Parts;
 use hyper::Response;
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
 use maitred_http1::{
     CHUNK_END, Head, LAST_CHUNK, Method, ResponseFraming, ResponseStart, response_framing,
     write_chunk_header,
@@ -57,7 +59,8 @@ pub async fn relay<C: HttpClient>(
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
     if context.intercepts(status) {
-        return Err(ProxyError::Intercepted(status));
+        let challenges = parts.headers.get_all(WWW_AUTHENTICATE).iter().cloned().collect();
+        return Err(ProxyError::Intercepted { status, challenges });
     }
     let headers = cx.response_headers();
     let length = body.size_hint().exact();

@@ -265,5 +265,12 @@ pub enum View {
     WithoutRequests,
 }
 
+impl View {
+    /// Whether the client may see the hosts, upstream servers and routes of all tenants.
+    pub fn shows_tenants(self) -> bool {
+        self != View::WithoutRequests
+    }
+}
+
 #[cfg(test)]
 mod tests;
