@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request};
@@ -87,4 +88,25 @@ fn commands_find_the_server_of_a_configuration_with_a_mistake() {
     let output = outside::maitred(&["stop", "--config", file]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(server.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn files_are_included_whatever_the_configuration_is_called() {
+    let folder = document_root(&[
+        ("conf/maitred.toml", "include = \"sites.d/*.toml\"\n"),
+        ("conf/sites.d/wrong.toml", "[pools.wrong]\nmax_childern = 2\n"),
+    ]);
+    for (from, name) in [
+        ("conf", "maitred.toml"),
+        ("conf", "./maitred.toml"),
+        ("conf", "../conf/maitred.toml"),
+        ("", "conf/maitred.toml"),
+        ("", "./conf/./maitred.toml"),
+    ] {
+        let mut check = Command::new(maitred_tests::maitred_program());
+        let check = check.args(["check", name]).current_dir(folder.path().join(from));
+        let output = check.output().expect("maitred runs");
+        let said = outside::text(&output.stderr) + &outside::text(&output.stdout);
+        assert!(said.contains("unknown setting `max_childern`"), "{name}: {said}");
+    }
 }

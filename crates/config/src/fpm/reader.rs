@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-use maitred_text::wildcards::has_literal_dots;
+use maitred_text::wildcards::{begins_with_literal_dots, has_literal_dots};
 
 use super::draft::{Draft, FilePosition, Globals, PoolDraft};
 use super::entries::{self, FpmSetting, boolean, with_pool};
@@ -149,6 +149,9 @@ impl<'a> Reader<'a> {
         for path in found {
             let path = match path {
                 Ok(path) => path,
+                Err(error) if !begins_with_literal_dots(Path::new(&pattern), error.path()) => {
+                    continue;
+                }
                 Err(error) => {
                     let (path, why) = (error.path().display(), reason(error.error()));
                     return Err(self.log.error(unusable(format!("{path}: {why}"))));

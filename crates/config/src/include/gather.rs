@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use maitred_text::wildcards::has_literal_dots;
+use maitred_text::wildcards::{begins_with_literal_dots, has_literal_dots};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -135,9 +135,14 @@ fn matches(pattern: &str, from: &Path) -> Result<Vec<PathBuf>, String> {
         .map_err(|why| format!("which is no pattern of paths: {}", why.msg))?;
     let mut files = Vec::new();
     for path in found {
-        let path = path.map_err(|why| {
-            format!("but {} cannot be read: {}", why.path().display(), why.error())
-        })?;
+        let path = match path {
+            Err(why) if !begins_with_literal_dots(Path::new(&whole), why.path()) => continue,
+            Err(why) => {
+                let (path, why) = (why.path().display(), why.error());
+                return Err(format!("but {path} cannot be read: {why}"));
+            }
+            Ok(path) => path,
+        };
         if path.is_dir() || !has_literal_dots(Path::new(&whole), &path) {
             continue;
         }
@@ -173,5 +178,10 @@ mod tests {
         let found = matches("*.toml", &own).unwrap();
         assert_eq!(found, [folder.path().join("a.toml")]);
         assert_eq!(matches(".*.toml", &own).unwrap(), [folder.path().join(".b.toml")]);
+        // Also root cannot read a link to itself.
+        fs::create_dir(folder.path().join("inner")).unwrap();
+        fs::write(folder.path().join("inner/c.toml"), "").unwrap();
+        std::os::unix::fs::symlink(".loop", folder.path().join(".loop")).unwrap();
+        assert_eq!(matches("*/*.toml", &own).unwrap(), [folder.path().join("inner/c.toml")]);
     }
 }
