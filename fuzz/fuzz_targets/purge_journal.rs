@@ -24,7 +24,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 
 fn open(dir: &Path) -> (Vec<(String, Purge, bool, u64)>, JournalState, Journal) {
     let purges = Purges::default();
-    let (journal, state) = Journal::open(dir, BOOT, &purges).expect("a journal");
+    let (journal, state) = Journal::open(dir, BOOT, &purges, u64::MAX).expect("a journal");
     let mut all = Vec::new();
     purges.each(|site, purge, how, number| {
         all.push((site.to_owned(), purge.clone(), how == PurgeMode::Soft, number));
