@@ -91,8 +91,10 @@ pub struct Tenant {
 /// The right to hold bytes of a file.
 #[derive(Debug)]
 pub struct Room {
-    _own: OwnedSemaphorePermit,
-    _shared: OwnedSemaphorePermit,
+    /// As part of the tenant's limit.
+    _within_limit: OwnedSemaphorePermit,
+    /// As part of its own bytes, or of those of all tenants.
+    _taken: OwnedSemaphorePermit,
 }
 
 /// The end of a request's wait.
@@ -206,14 +208,9 @@ impl Tenant {
     /// Of its own contents a tenant always has some.
     async fn room(&self, bytes: u64) -> Option<Room> {
         let kilobytes = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
-        let acquire = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(kilobytes);
-        let own = acquire(&self.contents).await.ok()?;
-        let thread = tokio::select! {
-            biased;
-            reserved = acquire(&self.own_contents) => reserved,
-            shared = acquire(&self.all.contents) => shared,
-        };
-        Some(Room { _own: own, _shared: thread.ok()? })
+        let within_limit = Arc::clone(&self.contents).acquire_many_owned(kilobytes).await.ok()?;
+        let taken = either(&self.own_contents, &self.all.contents, kilobytes).await?;
+        Some(Room { _within_limit: within_limit, _taken: taken })
     }
 
     /// Whether other tenants are served, which a process of this one must not have wait.
@@ -228,7 +225,7 @@ impl Tenant {
     ) -> Option<T> {
         let read = async {
             let turn = Arc::clone(&self.senders).acquire_owned().await.ok()?;
-            let thread = either(&self.own_sender, &self.all.senders).await?;
+            let thread = either(&self.own_sender, &self.all.senders, 1).await?;
             self.run_in(turn, thread, read).await
         };
         timeout_at(Instant::now() + SEND_PATIENCE, read).await.ok()?
@@ -256,7 +253,7 @@ impl Tenant {
         turn: OwnedSemaphorePermit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let thread = either(&self.own, &self.all.threads).await?;
+        let thread = either(&self.own, &self.all.threads, 1).await?;
         self.run_in(turn, thread, work).await
     }
 
@@ -277,14 +274,18 @@ impl Tenant {
     }
 }
 
-/// A tenant's own thread, or one of those that all share.
-async fn either(own: &Arc<Semaphore>, shared: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    let thread = tokio::select! {
+/// This many of a tenant's own permits, or of those that all share.
+async fn either(
+    own: &Arc<Semaphore>,
+    shared: &Arc<Semaphore>,
+    count: u32,
+) -> Option<OwnedSemaphorePermit> {
+    let acquired = tokio::select! {
         biased;
-        own = Arc::clone(own).acquire_owned() => own,
-        shared = Arc::clone(shared).acquire_owned() => shared,
+        own = Arc::clone(own).acquire_many_owned(count) => own,
+        shared = Arc::clone(shared).acquire_many_owned(count) => shared,
     };
-    thread.ok()
+    acquired.ok()
 }
 
 #[cfg(test)]

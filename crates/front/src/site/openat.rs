@@ -20,7 +20,7 @@ pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Attempts to open a path with `..` while others rename something in that moment.
-const AGAIN_MOST: usize = 16;
+const ATTEMPTS: usize = 16;
 
 /// The status of a path that was looked up.
 #[derive(Clone, Copy)]
@@ -124,10 +124,10 @@ pub fn open_with(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Ope
     let relative = relative(path);
     let has_parents = relative.split(|byte| *byte == b'/').any(|segment| segment == b"..");
     let mut opened = resolve(root, relative, flags, ResolveFlags::empty());
-    for _ in 0..AGAIN_MOST {
-        if has_parents && opened.as_ref().err() == Some(&Errno::AGAIN) {
-            opened = resolve(root, relative, flags, ResolveFlags::empty());
-        }
+    let mut attempts = 1;
+    while has_parents && attempts < ATTEMPTS && matches!(opened, Err(Errno::AGAIN)) {
+        opened = resolve(root, relative, flags, ResolveFlags::empty());
+        attempts += 1;
     }
     match opened {
         // The walk refuses them, and whether the path exists is not known.

@@ -1,8 +1,8 @@
 //! Files of one name in a folder and below it.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, DirEntry};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Most entries of folders that are looked at.
@@ -18,14 +18,7 @@ pub fn below(folder: &Path, name: &str) -> Option<Vec<String>> {
     let mut waiting: VecDeque<(PathBuf, usize)> = VecDeque::from([(folder.to_owned(), 0)]);
     let (mut found, mut entries) = (Vec::new(), 0);
     while let Some((folder, depth)) = waiting.pop_front() {
-        let list = match fs::read_dir(&folder) {
-            Ok(list) => list,
-            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                continue;
-            }
-            Err(_) => return None,
-        };
-        for entry in list.flatten() {
+        for entry in list(&folder)?.flatten() {
             entries += 1;
             if entries > MAX_ENTRIES {
                 return None;
@@ -54,14 +47,7 @@ pub fn has_links(folder: &Path) -> Option<bool> {
     let mut waiting = vec![(folder.to_owned(), 0)];
     let mut entries = 0;
     while let Some((folder, depth)) = waiting.pop() {
-        let list = match fs::read_dir(&folder) {
-            Ok(list) => list,
-            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                continue;
-            }
-            Err(_) => return None,
-        };
-        for entry in list {
+        for entry in list(&folder)? {
             entries += 1;
             let entry = entry.ok()?;
             let kind = entry.file_type().ok()?;
@@ -77,6 +63,16 @@ pub fn has_links(folder: &Path) -> Option<bool> {
         }
     }
     Some(false)
+}
+
+/// The entries of a folder: none of one that does not exist, nothing of one that cannot be read.
+fn list(folder: &Path) -> Option<impl Iterator<Item = io::Result<DirEntry>>> {
+    let list = match fs::read_dir(folder) {
+        Ok(list) => Some(list),
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+        Err(_) => return None,
+    };
+    Some(list.into_iter().flatten())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Checks whether a piece of a file can be sent without waiting for the disk.
 
-use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::Errno;
+
+use crate::runtime::cached_reads;
 
 /// The state of a piece of a file in the kernel's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub fn residency(fd: impl AsFd, offset: u64, len: u64) -> Residency {
 
 fn probe(fd: &impl AsFd, offset: u64) -> Residency {
     let mut byte = [0];
-    match preadv2(fd, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
+    match cached_reads::read(fd, &mut byte, offset) {
         // Zero bytes: the position is at or after the end.
         Ok(_) => Residency::Resident,
         Err(Errno::AGAIN | Errno::INTR) => Residency::Cold,
