@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use maitred_text::humanize::printable_pattern;
 
+use crate::rule_examples::CrossedPaths;
 use crate::source_directive::Directive;
 
 /// The place of a directive.
@@ -61,8 +62,10 @@ pub struct ImportReport {
     dropped: BTreeSet<(SourceLine, String)>,
     /// Directives of those that are one.
     imported: BTreeSet<(SourceLine, String)>,
-    /// How many paths are compared with the old server; empty if none is.
-    compared: String,
+    /// How many paths are compared with the old server.
+    compared: usize,
+    /// How many there are about.
+    comparable: usize,
 }
 
 impl ImportReport {
@@ -116,10 +119,11 @@ impl ImportReport {
         directive.block.iter().for_each(|inner| self.imports(inner));
     }
 
-    /// Says how many paths are compared of how many, about, that the rules of the old server make.
-    pub fn compares(&mut self, compared: usize, all: usize) {
-        let of_all = if all > compared { format!(" of about {all}") } else { String::new() };
-        self.compared = format!("{compared} paths{of_all} that the old server's rules make");
+    /// Counts the paths of a site that are compared, and about how many the old server's rules
+    /// make.
+    pub fn compares(&mut self, paths: &CrossedPaths) {
+        self.compared += paths.paths.len();
+        self.comparable += paths.all;
     }
 
     /// From now on, directives are those of another server. Servers may include the same file.
@@ -187,8 +191,12 @@ impl fmt::Display for ImportReport {
         if !names.is_empty() {
             writeln!(out, "Kept: {}", printable_pattern(&names.join(", ")))?;
         }
-        if !self.compared.is_empty() {
-            writeln!(out, "Compared: {}", self.compared)?;
+        if self.compared > 0 {
+            let all = self.comparable;
+            let of_all =
+                if all > self.compared { format!(" of about {all}") } else { String::new() };
+            let compared = self.compared;
+            writeln!(out, "Compared: {compared} paths{of_all} that the old server's rules make")?;
         }
         self.section(out, "Changed", Outcome::Changed)?;
         self.section(out, "Left out", Outcome::LeftOut)?;
@@ -200,6 +208,21 @@ impl fmt::Display for ImportReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_paths_of_all_sites_that_are_compared_are_counted() {
+        let mut report = ImportReport::default();
+        assert_eq!(report.to_string(), "");
+        let paths = |names: [&str; 2], all| CrossedPaths {
+            paths: names.iter().map(|name| (*name).to_owned()).collect(),
+            all,
+        };
+        report.compares(&paths(["/a", "/b"], 2));
+        let of_rules = "that the old server's rules make\n";
+        assert_eq!(report.to_string(), format!("Compared: 2 paths {of_rules}"));
+        report.compares(&paths(["/c", "/d"], 9));
+        assert_eq!(report.to_string(), format!("Compared: 4 paths of about 11 {of_rules}"));
+    }
 
     #[test]
     fn a_name_with_control_characters_writes_nothing_to_a_terminal() {

@@ -81,12 +81,7 @@ pub fn examples(rule: &ServedRule) -> RuleExamples {
     found
 }
 
-/// Paths of all rules of a site, and the names and folders of each in the folders of the others.
-pub fn crossed_paths(rules: &[ServedRule]) -> BTreeSet<String> {
-    crossed(rules).paths
-}
-
-/// The paths of [`crossed_paths`], and how many they are part of.
+/// Paths for a comparison, and how many they are part of.
 pub struct CrossedPaths {
     /// The paths.
     pub paths: BTreeSet<String>,
@@ -94,7 +89,24 @@ pub struct CrossedPaths {
     pub all: usize,
 }
 
-/// The paths of [`crossed_paths`], with their number without limits.
+impl CrossedPaths {
+    /// As many of them as can be compared with a number of rules: every second, or every third.
+    pub fn within_bounds(self, rules: usize) -> CrossedPaths {
+        let most = MAX_TESTS / rules.max(1);
+        let step = self.paths.len() / most.max(1) + 1;
+        let paths = self.paths.into_iter().step_by(step).collect();
+        CrossedPaths { paths, all: self.all }
+    }
+
+    /// Those alone that can be compared.
+    pub fn retain(&mut self, is_comparable: impl Fn(&str) -> bool) {
+        let before = self.paths.len();
+        self.paths.retain(|path| is_comparable(path));
+        self.all -= before - self.paths.len();
+    }
+}
+
+/// Paths of all rules of a site, and the names and folders of each in the folders of the others.
 pub fn crossed(rules: &[ServedRule]) -> CrossedPaths {
     let mut all: BTreeSet<String> = BTreeSet::new();
     for rule in rules {
@@ -128,13 +140,6 @@ pub fn crossed(rules: &[ServedRule]) -> CrossedPaths {
 fn pairs(folders: &BTreeSet<String>) -> impl Iterator<Item = (&String, &String)> {
     let some = || folders.iter().take(MAX_INNER);
     some().flat_map(move |outer| some().map(move |inner| (outer, inner)))
-}
-
-/// Of all paths, as many as can be compared with a number of rules: every second, or every third.
-pub fn within_bounds(paths: BTreeSet<String>, rules: usize) -> impl Iterator<Item = String> {
-    let most = MAX_TESTS / rules.max(1);
-    let step = paths.len() / most.max(1) + 1;
-    paths.into_iter().step_by(step)
 }
 
 /// Paths that differ from a path by little.

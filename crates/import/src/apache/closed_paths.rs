@@ -2,7 +2,7 @@
 //! comparing both. It is the last of the rules of the import, and knows none of the others.
 
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::crossed;
 use crate::served::{RuleAccess, ServedRule, ServedSite};
 use crate::written_site::{Behind, WrittenSites};
 
@@ -10,7 +10,9 @@ use crate::written_site::{Behind, WrittenSites};
 pub fn report(written: &WrittenSites, served: &[ServedSite], report: &mut ImportReport) {
     for old in served {
         let Some(new) = written.from(&old.place.to_string()) else { continue };
-        for path in crossed_paths(&old.rules) {
+        let crossed = crossed(&old.rules);
+        report.compares(&crossed);
+        for path in crossed.paths {
             let Some(rule) = closing(old, &path).filter(|_| !path.ends_with('/')) else { continue };
             let served = new.serve(&path);
             let is_here = matches!(served.behind, Behind::File | Behind::Script);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::config_reader::ApacheConfig;
 use super::script_merge::{ScriptHost, ScriptRun};
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::crossed_paths;
+use crate::rule_examples::crossed;
 use crate::served::ServedSite;
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, WrittenSites};
@@ -21,7 +21,7 @@ pub(super) fn report(
     for old in served {
         let Some(new) = written.from(&old.place.to_string()) else { continue };
         let host = ScriptHost::of(config, old);
-        let paths = crossed_paths(&old.rules).into_iter().chain(host.examples());
+        let paths = crossed(&old.rules).paths.into_iter().chain(host.examples());
         let scripts: BTreeSet<String> = paths.map(script).collect();
         for path in &scripts {
             let ScriptRun::Stays(line) = host.run(path) else { continue };

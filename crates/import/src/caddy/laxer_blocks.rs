@@ -9,7 +9,7 @@ use super::path_areas::CaddyPath;
 use super::request_tests::TestedPath;
 use crate::fpm::{PassTarget, PoolPlan};
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::{crossed_paths, within_bounds};
+use crate::rule_examples::crossed;
 use crate::served::{RulePaths, ServedRule};
 use crate::source_directive::Directive;
 use crate::written_site::{Behind, Served, WrittenSite, WrittenSites};
@@ -63,8 +63,9 @@ pub(super) fn report(
         let Some(site) = site else { continue };
         let mut rules = Vec::new();
         collect_rules(&one.block.directives, "", 0, &mut rules);
-        let paths = within_bounds(crossed_paths(&rules), rules.len() * blocks.len());
-        let paths = paths.chain([WELL_KNOWN.to_owned()]);
+        let crossed = crossed(&rules).within_bounds(rules.len() * blocks.len());
+        report.compares(&crossed);
+        let paths = crossed.paths.into_iter().chain([WELL_KNOWN.to_owned()]);
         let searched = search.block(&one.block.directives, &one.host);
         let front = reply(&searched, UNKNOWN_PATH, false).filter(|reply| reply.script.is_some());
         let compared = ComparedBlock { searched, site, runners: &one.runners, pools, front };
@@ -249,7 +250,10 @@ mod tests {
         let search = CaddySearch { environment: &|_| None, main: "/c/Caddyfile", order: &order };
         let imported = ImportedBlocks { blocks: &blocks, pools: &PoolPlan::default() };
         report(&WrittenSites::of_toml(&site, &[""]), imported, search, &mut found);
-        found.to_string()
+        let shown = found.to_string();
+        let (compared, differences) = shown.split_once('\n').expect("a line");
+        assert!(compared.starts_with("Compared: "), "{shown}");
+        differences.to_owned()
     }
 
     #[test]

@@ -13,13 +13,11 @@ use crate::written_site::{Behind, Served, WrittenSite, WrittenSites};
 
 /// Names the blocks of nginx whose paths are served to more clients.
 pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportReport) {
-    let (mut compared, mut all) = (0, 0);
     for directive in http.own("server") {
         let Some(site) = written.from(&directive.place.to_string()) else { continue };
         let scope = http.inside(directive);
         let crossed = crossed(&served_sites::rules(&scope));
-        compared += crossed.paths.len();
-        all += crossed.all;
+        report.compares(&crossed);
         let server = SearchedServer::new(scope);
         for path in crossed.paths {
             let found = server.serve(&path, directive);
@@ -28,7 +26,6 @@ pub fn report(written: &WrittenSites, http: &Scope<'_>, report: &mut ImportRepor
             }
         }
     }
-    report.compares(compared, all);
 }
 
 /// Adds a finding for a block that has none about access.

@@ -12,7 +12,7 @@ use super::{UnitConfig, names, route_pointers};
 use crate::escapes::percent_decoded;
 use crate::file_draft::PoolDraft;
 use crate::report::{ImportReport, SourceLine};
-use crate::rule_examples::{crossed_paths, within_bounds};
+use crate::rule_examples::crossed;
 use crate::served::{RulePaths, ServedRule};
 use crate::written_site::{Behind, WrittenSite, WrittenSites};
 
@@ -48,15 +48,17 @@ pub(super) fn report(
     let of_some = front_scripts(config);
     let hosts = hosts(config);
     let rules = rules(config);
-    let paths = within_bounds(crossed_paths(&rules), rules.len() * hosts.len());
-    let paths = paths.filter(|path| !is_almost_script(path));
-    let paths: Vec<String> = paths.chain([WELL_KNOWN.to_owned()]).collect();
+    let mut crossed = crossed(&rules);
+    crossed.retain(|path| !is_almost_script(path));
+    let mut crossed = crossed.within_bounds(rules.len() * hosts.len());
+    report.compares(&crossed);
+    crossed.paths.insert(WELL_KNOWN.to_owned());
     for host in &hosts {
         let Some(site) = written.sites.of_host(host) else { continue };
         let serve = |path: &str| search.serve(pass, &UnitRequest { host, path });
         let of_all = serve(UNKNOWN_PATH).and_then(|reply| reply.script);
         let fronts = FrontScripts { of_some: &of_some, of_all };
-        for path in &paths {
+        for path in &crossed.paths {
             let Some(old) = serve(path) else { continue };
             let how = laxer(&old, site, path, &fronts);
             if let Some(how) = how.or_else(|| runs_apart(&old, site, path, written.pools)) {
@@ -260,7 +262,10 @@ mod tests {
         });
         let written = WrittenRoutes { sites: &written, pools: &pools.collect::<Vec<_>>() };
         report(written, &config, "routes/main", &mut found);
-        found.to_string()
+        let shown = found.to_string();
+        let (compared, differences) = shown.split_once('\n').expect("a line");
+        assert!(compared.starts_with("Compared: "), "{shown}");
+        differences.to_owned()
     }
 
     #[test]
