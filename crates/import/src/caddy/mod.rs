@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod caddy_access_tests;
+#[cfg(test)]
+mod caddy_listener_tests;
 mod caddy_search;
 mod config_tree;
 mod directive_order;

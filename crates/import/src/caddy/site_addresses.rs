@@ -138,13 +138,14 @@ fn has_tls(
     host: &str,
     port: Option<u16>,
 ) -> bool {
-    let has_certificate = own(block, "tls").any(|one| one.arguments.len() == 2);
+    // Whatever it says, it turns TLS on.
+    let has_directive = own(block, "tls").next().is_some();
     match (scheme, port) {
         (Some("https"), _) => true,
         (Some(_), _) => false,
         (None, Some(port)) if port == shared.options.http_port => false,
         (None, Some(port)) if port == shared.options.https_port => true,
-        (None, _) if has_certificate => true,
+        (None, _) if has_directive => true,
         (None, _) => !host.is_empty() && shared.options.auto_https != AutoHttps::Off,
     }
 }
@@ -166,8 +167,11 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
     let Some(first) = sites.first() else { return };
     let place = first.block.place.clone();
     let from = format!("{place} and others: every site is served at every address");
-    for site in sites.iter().filter(|one| one.has_tls()) {
-        certificates(shared, site, file);
+    for site in sites {
+        match site.has_tls() {
+            true => certificates(shared, site, file),
+            false => own(site.block, "tls").for_each(|line| without_tls(shared, line)),
+        }
     }
     let has_tls = !file.tls.list("certificates").is_empty() || file.tls.has("acme");
     let all = || sites.iter().flat_map(|one| one.listens.iter().cloned());
@@ -206,6 +210,13 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
     }
 }
 
+/// A `tls` of a site whose addresses are all for plain HTTP.
+fn without_tls(shared: &mut CaddyImport<'_>, line: &Directive) {
+    let why = "the addresses of its site are for plain HTTP: give them `https://`, or remove it";
+    shared.report.access_left_out(&line.place, &line.shown(), why);
+    shared.report.cover(line);
+}
+
 /// The certificates of a site: files, or an authority's.
 fn certificates(shared: &mut CaddyImport<'_>, site: &AddressedSite<'_>, file: &mut FileDraft) {
     let place = &site.block.place;
@@ -215,6 +226,7 @@ fn certificates(shared: &mut CaddyImport<'_>, site: &AddressedSite<'_>, file: &m
             || name == "*"
     };
     let mut is_internal = site.names.iter().all(is_local);
+    let mut has_files = false;
     let mut email = None;
     for line in own(site.block, "tls") {
         match line.arguments.as_slice() {
@@ -224,8 +236,7 @@ fn certificates(shared: &mut CaddyImport<'_>, site: &AddressedSite<'_>, file: &m
                 let toml = toml_text::table(fields);
                 file.tls.push("certificates", Placed::new(toml, &line.place));
                 shared.report.kept(&line.place, &line.shown());
-                tls_options(shared, line, file);
-                return;
+                has_files = true;
             }
             [only] if only == "internal" => is_internal = true,
             [only] if only.contains('@') => {
@@ -235,6 +246,9 @@ fn certificates(shared: &mut CaddyImport<'_>, site: &AddressedSite<'_>, file: &m
             _ => shared.report.kept(&line.place, &line.shown()),
         }
         tls_options(shared, line, file);
+    }
+    if has_files {
+        return;
     }
     if is_internal {
         let why = "Caddy's own authority certifies it: list a certificate in `certificates` of \
