@@ -30,3 +30,47 @@ fn the_tls_of_a_site_never_vanishes() {
         assert_eq!(has_tls, text.contains("tls "), "{text}\n{}", imported.toml);
     }
 }
+
+/// Global options with proxies, before a site that refuses clients.
+fn behind(servers: &str, client: &str) -> crate::Imported {
+    of(&format!("{{\n{servers}\n}}\n:80 {{\n{client}\nrespond @out 403\n{FILES}\n}}"))
+}
+
+const TRUSTED: &str = "trusted_proxies static private_ranges";
+
+#[test]
+fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
+    let servers = format!("servers {{\n{TRUSTED}\n}}");
+    for client in [
+        "@out not remote_ip 10.1.2.0/24",
+        "@out remote_ip 10.1.2.0/24",
+        "@out {\npath /a/*\nnot {\nremote_ip 10.1.2.0/24\n}\n}",
+    ] {
+        let imported = behind(&servers, client);
+        assert!(!imported.report.keeps_access(), "{client}\n{}", imported.toml);
+        let direct = behind("servers {\nmetrics\n}", client);
+        assert!(direct.report.keeps_access(), "{client}\n{}", direct.report);
+        assert!(direct.toml.contains("10.1.2.0/24"), "{client}\n{}", direct.toml);
+    }
+    let imported = behind(&servers, "@out not client_ip 10.1.2.0/24");
+    assert!(imported.toml.contains("except = [\"10.1.2.0/24\"]"), "{}", imported.toml);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn proxies_are_trusted_if_all_listeners_have_them() {
+    let all = format!("servers {{\n{TRUSTED}\n}}");
+    let own = format!("servers :8443 {{\n{TRUSTED}\n}}");
+    for (servers, is_trusted) in [
+        (all.clone(), true),
+        (format!("{own}\n{all}"), true),
+        (own.clone(), false),
+        (format!("{all}\nservers :8443 {{\nmetrics\n}}"), false),
+        (format!("{all}\nservers :8443 {{\ntrusted_proxies static 10.0.0.0/8\n}}"), false),
+        (format!("{all}\nservers :8443 {{\n{TRUSTED}\nclient_ip_headers X-A\n}}"), false),
+    ] {
+        let imported = behind(&servers, "@out client_ip 192.0.2.0/24");
+        assert_eq!(imported.toml.contains("trusted_proxies = "), is_trusted, "{}", imported.toml);
+        assert_eq!(imported.report.keeps_access(), is_trusted, "{}", imported.report);
+    }
+}

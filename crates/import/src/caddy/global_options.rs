@@ -36,6 +36,8 @@ pub(super) struct GlobalOptions {
     pub default_bind: Vec<String>,
     /// FrankenPHP's options.
     pub frankenphp: Option<Directive>,
+    /// Whether the file has `trusted_proxies`.
+    pub trusts_proxies: bool,
 }
 
 /// Options without a counterpart that is needed.
@@ -87,6 +89,7 @@ pub(super) fn read(
     report: &mut ImportReport,
 ) -> GlobalOptions {
     let mut found = GlobalOptions { http_port: 80, https_port: 443, ..GlobalOptions::default() };
+    let is_of_all = have_same_proxies(options);
     for option in options {
         let (first, place) = (option.first(), &option.place);
         match option.name.as_str() {
@@ -103,7 +106,7 @@ pub(super) fn read(
             }
             "default_bind" => found.default_bind.clone_from(&option.arguments),
             "frankenphp" => found.frankenphp = Some(option.clone()),
-            "servers" => servers(option, file, report),
+            "servers" => servers(option, is_of_all, file, report),
             _ => {}
         }
         let name = option.name.as_str();
@@ -123,7 +126,23 @@ pub(super) fn read(
             }
         }
     }
+    found.trusts_proxies = file.server.has("trusted_proxies");
     found
+}
+
+/// Whether all listeners have the same proxies before them.
+fn have_same_proxies(options: &[Directive]) -> bool {
+    let proxies = |option: &Directive| {
+        let words = |name: &str| {
+            let own = option.block.iter().filter(|one| one.name == name);
+            own.map(|one| one.arguments.clone()).collect::<Vec<_>>()
+        };
+        [words("trusted_proxies"), words("client_ip_headers")]
+    };
+    let mut all = options.iter().filter(|one| one.name == "servers");
+    let has_others = all.clone().any(|one| one.arguments.is_empty());
+    let first = all.next().map(proxies);
+    has_others && all.all(|one| Some(proxies(one)) == first)
 }
 
 /// A time of the stop. 0 is none of `shutdown_delay`, and no limit of `grace_period`.
@@ -145,11 +164,18 @@ fn stop_time(option: &Directive, ours: &str, file: &mut FileDraft, report: &mut 
     report.kept(place, &option.shown());
 }
 
-/// `servers`: the proxies before Caddy, and what needs no counterpart.
-fn servers(option: &Directive, file: &mut FileDraft, report: &mut ImportReport) {
+/// `servers`: the proxies before Caddy, if they are those of all listeners, and what needs no
+/// counterpart.
+fn servers(option: &Directive, is_of_all: bool, file: &mut FileDraft, report: &mut ImportReport) {
     for one in &option.block {
         let place = &one.place;
         match one.name.as_str() {
+            "trusted_proxies" if !is_of_all => {
+                let why = "every listener has the same `trusted_proxies` here, and not with \
+                           Caddy: set it if all of them are behind these proxies";
+                report.access_left_out(place, &one.shown(), why);
+                continue;
+            }
             "trusted_proxies" if one.first() == "static" => {
                 let ranges = one.arguments.iter().skip(1).flat_map(|range| match range.as_str() {
                     "private_ranges" => PRIVATE_RANGES.map(str::to_owned).to_vec(),

@@ -55,6 +55,12 @@ impl SiteWalk<'_, '_, '_> {
             self.shared.report.access_left_out(&line.place, &line.shown(), &why);
             return false;
         }
+        if condition.is_about_peer && self.shared.options.trusts_proxies {
+            let why = "`remote_ip` is the address of a trusted proxy, and `deny` compares that of \
+                       the client: use `client_ip`, or write `deny` of the site";
+            self.shared.report.access_left_out(&line.place, &line.shown(), why);
+            return false;
+        }
         let Some(patterns) = self.guards(&asked.area, line) else { return false };
         for pattern in patterns {
             let path = toml_text::string(&pattern);

@@ -45,6 +45,8 @@ pub(super) struct Condition {
     has_other_client: bool,
     /// The matcher that `from` is of.
     client_matcher: String,
+    /// Whether it is about the address of the connection, whoever the client is.
+    pub is_about_peer: bool,
 }
 
 impl Condition {
@@ -181,6 +183,7 @@ impl Matchers<'_> {
                     to.other = Some("remote_ip and client_ip".to_owned());
                 }
                 to.client_matcher.clone_from(&one.name);
+                to.is_about_peer |= one.name == "remote_ip";
                 let ranges = texts.iter().filter(|one| *one != "forwarded");
                 for range in ranges {
                     match range.as_str() {
@@ -231,9 +234,11 @@ impl Matchers<'_> {
         let empty = Condition {
             regex_name: inner.regex_name.clone(),
             client_matcher: inner.client_matcher.clone(),
+            is_about_peer: inner.is_about_peer,
             ..Condition::default()
         };
         let never = Condition { is_never: true, ..empty.clone() };
+        to.is_about_peer |= inner.is_about_peer;
         if inner == never {
             return;
         }
