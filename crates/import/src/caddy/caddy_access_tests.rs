@@ -471,3 +471,18 @@ fn scripts_run_in_the_pool_that_caddy_chooses() {
         assert!(same.report.keeps_access(), "{lines}\n{}\n{}", same.toml, same.report);
     }
 }
+
+#[test]
+fn a_matcher_of_a_block_is_none_of_those_around_it() {
+    let imported = of(":80 {\nroot * /srv/app\n@out not remote_ip 10.1.2.0/24\n\
+         handle /status/* {\n@out not remote_ip 10.0.0.0/8\nrespond @out 403\nfile_server\n}\n\
+         handle {\nrespond @out 403\nfile_server\n}\n}");
+    let denied: Vec<&str> =
+        imported.toml.lines().filter(|line| line.contains("except = ")).collect();
+    assert_eq!(denied.len(), 2, "{}", imported.toml);
+    for line in denied {
+        let network = if line.contains("status") { "10.0.0.0/8" } else { "10.1.2.0/24" };
+        assert!(line.contains(network), "{line}");
+    }
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}

@@ -6,7 +6,7 @@ use super::CaddyImport;
 use super::config_tree::SiteBlock;
 use super::global_options::{AutoHttps, acme};
 use super::laxer_blocks::ImportedBlock;
-use super::matchers::{Matchers, definitions};
+use super::matchers::Matchers;
 use super::site_walk::{BlockContext, SiteWalk};
 use super::text_at;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
@@ -340,10 +340,7 @@ fn site(shared: &mut CaddyImport<'_>, block: &SiteBlock, names: &[String]) -> Si
     let place = block.place.clone();
     let mut draft = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
     draft.settings.set("hosts", Placed::new(toml_text::strings(names), &place));
-    let mut matchers = Matchers { hosts: names.to_vec(), ..Matchers::default() };
-    for one in definitions(&block.directives) {
-        matchers.named.insert(one.name.clone(), one);
-    }
+    let matchers = Matchers { hosts: names.to_vec(), ..Matchers::default() };
     let mut walk = SiteWalk {
         shared,
         site: draft,

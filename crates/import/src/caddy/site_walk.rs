@@ -140,10 +140,23 @@ impl<'a> SiteWalk<'_, '_, 'a> {
         context: &BlockContext,
         is_route: bool,
     ) -> bool {
+        let outer = self.matchers.named.clone();
         for one in definitions(directives) {
             self.matchers.named.insert(one.name.clone(), one);
             self.kept(one);
         }
+        let ended = self.directives(directives, context, is_route);
+        // A matcher of the block is none of those after it.
+        self.matchers.named = outer;
+        ended
+    }
+
+    fn directives(
+        &mut self,
+        directives: &'a [Directive],
+        context: &BlockContext,
+        is_route: bool,
+    ) -> bool {
         let ordered = match is_route {
             true => directives.iter().collect(),
             false => self.shared.order.sorted(directives, &self.matchers),
