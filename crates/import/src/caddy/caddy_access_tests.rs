@@ -486,3 +486,34 @@ fn a_matcher_of_a_block_is_none_of_those_around_it() {
     }
     assert!(imported.report.keeps_access(), "{}", imported.report);
 }
+
+#[test]
+fn a_server_that_is_not_reached_over_plain_http_is_not_proxied() {
+    let of_transport = |transport: &str| {
+        of(&format!(
+            ":80 {{\nroot * /srv/app\nreverse_proxy /api/* 10.0.0.1:443 {{\n{transport}\n}}\n\
+             file_server\n}}"
+        ))
+    };
+    for transport in [
+        "transport http {\ntls\n}",
+        "transport http {\ntls_insecure_skip_verify\n}",
+        "transport http {\ntls_client_auth /a.pem /a.key\n}",
+        "transport http {\nproxy_protocol v2\n}",
+        "transport http {\nversions h2c\n}",
+        "transport http {\nfrobnicate\n}",
+        "transport fastcgi {\nsplit .php\n}",
+    ] {
+        let imported = of_transport(transport);
+        assert!(!imported.toml.contains("to = "), "{transport}\n{}", imported.toml);
+        assert!(is_denied(&imported, "/api/a"), "{transport}\n{}", imported.toml);
+        let report = imported.report.to_string();
+        let (_, left) = report.split_once("Left out").expect("it is named");
+        assert!(left.contains("is no plain HTTP"), "{transport}\n{left}");
+    }
+    for transport in ["transport http", "transport http {\nversions 1.1\nread_timeout 5s\n}"] {
+        let imported = of_transport(transport);
+        assert!(imported.toml.contains("to = \"http://10.0.0.1:443\""), "{}", imported.toml);
+        assert!(!is_denied(&imported, "/api/a"), "{transport}\n{}", imported.toml);
+    }
+}

@@ -39,6 +39,26 @@ const NOT_NEEDED: [&str; 25] = [
     "trusted_proxies",
 ];
 
+/// Directives of `transport http` with which it is HTTP/1 in clear.
+const OF_PLAIN_HTTP: [&str; 16] = [
+    "compression",
+    "dial_fallback_delay",
+    "dial_timeout",
+    "expect_continue_timeout",
+    "keepalive",
+    "keepalive_idle_conns",
+    "keepalive_idle_conns_per_host",
+    "keepalive_interval",
+    "max_conns_per_host",
+    "max_response_header",
+    "read_buffer",
+    "read_timeout",
+    "resolvers",
+    "response_header_timeout",
+    "write_buffer",
+    "write_timeout",
+];
+
 /// Headers of a client that no proxied server gets.
 const DROPPED: [&str; 2] = ["X-Real-IP", "Proxy"];
 
@@ -242,7 +262,8 @@ impl SiteWalk<'_, '_, '_> {
             return false;
         }
         let first = servers.first().map(|one| self.shared.filled(one)).unwrap_or_default();
-        let found = proxy_address(&first).and_then(|to| Ok((to, proxied(&asked.area)?)));
+        let to = plain_http(line).and_then(|()| proxy_address(&first));
+        let found = to.and_then(|to| Ok((to, proxied(&asked.area)?)));
         let (to, paths) = match found {
             Ok(found) => found,
             Err(why) => {
@@ -341,6 +362,25 @@ fn proxied(area: &BlockPaths) -> Result<Vec<String>, String> {
         true => area.patterns(),
         false => Err("its paths and the removed begin differ: write `proxy`".to_owned()),
     }
+}
+
+/// Nothing if a `reverse_proxy` is for HTTP/1 in clear, and else the `transport` for which it is
+/// not.
+fn plain_http(line: &Directive) -> Result<(), String> {
+    let is_plain = |one: &&Directive| match one.name.as_str() {
+        "versions" => one.arguments.iter().all(|version| version == "1.1"),
+        name => OF_PLAIN_HTTP.contains(&name),
+    };
+    for one in line.block.iter().filter(|one| one.name == "transport") {
+        let other = match one.first() {
+            "http" => one.block.iter().find(|inner| !is_plain(inner)),
+            _ => Some(one),
+        };
+        if let Some(other) = other {
+            return Err(format!("`{}` is no plain HTTP/1", other.shown()));
+        }
+    }
+    Ok(())
 }
 
 /// The address of a server as `to` of `proxy` has it.
