@@ -1,5 +1,6 @@
 //! Pools of php-fpm, and which of them a web server's address means.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -162,7 +163,21 @@ impl PoolPlan {
         };
         for (index, line) in text.lines().enumerate() {
             let place = SourceLine { file: start.file.clone(), line: index + 1, word: 0 };
-            let (statements, unexpected) = read_line(line, &|_| None);
+            let unset = RefCell::new(Vec::new());
+            let (statements, unexpected) = read_line(line, &|name| {
+                let value = files.variable(name);
+                if value.is_none() {
+                    unset.borrow_mut().push(name.to_owned());
+                }
+                value
+            });
+            for name in unset.into_inner() {
+                let why = format!(
+                    "it is empty, as {name} is not set in the environment of the import: set it \
+                     there as it is in that of php-fpm"
+                );
+                report.access_left_out(&place, line.trim(), &why);
+            }
             if let Some(found) = unexpected {
                 report.left_out(&place, line.trim(), &format!("unexpected {found}"));
             }

@@ -98,3 +98,39 @@ fn a_pools_own_limit_of_time_and_its_environment_stay() {
     assert!(toml.contains("\nrequest_terminate_timeout = \"30s\"  #"), "{toml}");
     assert!(toml.contains("\npass_env = \"all\"  #"), "{toml}");
 }
+
+/// One pool, with a variable of the environment.
+struct OnePool(&'static str);
+
+impl FileReader for OnePool {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let pool = format!("[www]\nlisten = /run/php.sock\npm = ondemand\n{}\n", self.0);
+        Ok(if path == "/fpm.conf" { pool } else { NGINX.to_owned() })
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        vec![pattern.to_owned()]
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "APP_ROOT").then(|| "/srv/app".to_owned())
+    }
+
+    fn resolved(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+#[test]
+fn a_variable_of_the_environment_is_filled_in_or_named() {
+    let of =
+        |lines| crate::nginx::import(&OnePool(lines), "/nginx.conf", &["/fpm.conf".to_owned()]);
+    let set = of("php_admin_value[open_basedir] = ${APP_ROOT}/public").expect("a configuration");
+    assert!(set.toml.contains("open_basedir = \"/srv/app/public\""), "{}", set.toml);
+    assert!(set.report.keeps_access(), "{}", set.report);
+    let unset = of("php_admin_value[open_basedir] = \"${NONE}\"").expect("a configuration");
+    assert!(!unset.report.keeps_access(), "{}", unset.report);
+    let report = unset.report.to_string();
+    assert!(report.contains("/fpm.conf:4: php_admin_value[open_basedir] = "), "{report}");
+    assert!(report.contains("NONE is not set"), "{report}");
+}

@@ -74,6 +74,11 @@ pub trait FileReader {
         Some(false)
     }
 
+    /// A variable of the environment of the import, if it is set. By default, none is.
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// The path with all links resolved, if it exists.
     fn resolved(&self, path: &str) -> Option<String>;
 }

@@ -90,6 +90,10 @@ impl FileReader for Disk {
         named_files::has_links(Path::new(folder))
     }
 
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
     fn resolved(&self, path: &str) -> Option<String> {
         let real = std::fs::canonicalize(path).ok()?;
         real.to_str().map(str::to_owned)
