@@ -8,6 +8,7 @@ use maitred_config::fpm::{Statement, read_line};
 
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
+use crate::fpm_entries::{ADDING_UP, FpmEntry, FpmSection, convert};
 use crate::pool_names::pool_name;
 use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
@@ -75,33 +76,6 @@ pub enum PassTarget {
     Pool(String),
     /// Another FastCGI server, as `upstream` has it.
     Upstream(String),
-}
-
-/// An entry of a section.
-#[derive(Debug, Clone)]
-struct FpmEntry {
-    name: String,
-    key: Option<String>,
-    value: String,
-    place: SourceLine,
-}
-
-/// A section of php-fpm's configuration.
-#[derive(Debug, Clone)]
-struct FpmSection {
-    name: String,
-    /// Its name here: two versions of PHP may have a pool of one name each.
-    name_here: String,
-    place: SourceLine,
-    /// The number of its php-fpm among all.
-    server: usize,
-    entries: Vec<FpmEntry>,
-}
-
-impl FpmSection {
-    fn get(&self, name: &str) -> Option<&FpmEntry> {
-        self.entries.iter().rev().find(|entry| entry.name == name && entry.key.is_none())
-    }
 }
 
 /// The pools that were found, and what the sites want of those that they use.
@@ -280,16 +254,21 @@ impl PoolPlan {
     /// The rights of a pool's scripts by setting. Without a user of its own, a pool has that of its
     /// php-fpm.
     fn rights(&self, name: &str) -> Option<BTreeMap<(&str, &str), String>> {
-        let index = self.index(name)?;
-        let of_pool = self.pools[index].entries.iter().filter_map(|entry| match &entry.key {
-            Some(key) if CONFINING.contains(&key.as_str()) => {
-                Some(((entry.name.as_str(), key.as_str()), entry.value.clone()))
+        let pool = &self.pools[self.index(name)?];
+        let mut rights: BTreeMap<(&str, &str), String> = BTreeMap::new();
+        for entry in &pool.entries {
+            match &entry.key {
+                // Of PHP's settings, the first value counts; of the pool's own, the last.
+                Some(key) if CONFINING.contains(&key.as_str()) => {
+                    let right = rights.entry((&entry.name, key));
+                    right.or_insert_with(|| entry.value.clone());
+                }
+                None if RIGHTS.contains(&entry.name.as_str()) => {
+                    rights.insert((&entry.name, ""), entry.value.clone());
+                }
+                _ => {}
             }
-            None if RIGHTS.contains(&entry.name.as_str()) => {
-                Some(((entry.name.as_str(), ""), entry.value.clone()))
-            }
-            _ => None,
-        });
+        }
         let of_sites = self.entries.iter().filter_map(|((pool, table, key), value)| {
             let is_right = pool == name && CONFINING.contains(&key.as_str());
             is_right.then_some((
@@ -297,10 +276,32 @@ impl PoolPlan {
                 value.toml.trim_matches('"').to_owned(),
             ))
         });
-        let mut rights: BTreeMap<(&str, &str), String> = of_pool.chain(of_sites).collect();
-        let of_server = || format!("that of php-fpm {}", self.pools[index].server);
+        rights.extend(of_sites);
+        for key in ADDING_UP {
+            rights.remove(&("php_value", key));
+            let all = self.disabled(pool, key).map(|all| all.toml).unwrap_or_default();
+            rights.insert(("php_admin_value", key), all);
+        }
+        let of_server = || format!("that of php-fpm {}", pool.server);
         rights.entry(("user", "")).or_insert_with(of_server);
         Some(rights)
+    }
+
+    /// All that a setting of [`ADDING_UP`] disables, in the pool and by the web server.
+    fn disabled(&self, pool: &FpmSection, key: &str) -> Option<Placed> {
+        let is_own = |entry: &&FpmEntry| entry.adds_up() && entry.key.as_deref() == Some(key);
+        let own = pool.entries.iter().filter(is_own);
+        let own = own.map(|entry| (entry.value.as_str(), entry.place.to_string()));
+        let is_of_site = |((name, _, entry), _): &(&(String, String, String), &Placed)| {
+            *name == pool.name_here && entry == key
+        };
+        let of_sites = self.entries.iter().filter(is_of_site);
+        let of_sites =
+            of_sites.map(|(_, value)| (value.toml.trim_matches('"'), value.from.clone()));
+        let all = own.chain(of_sites).filter(|(value, _)| !value.is_empty());
+        let (values, places): (Vec<&str>, Vec<String>) = all.unzip();
+        let from = places.into_iter().next()?;
+        Some(Placed { toml: toml_text::string(&values.join(",")), from })
     }
 
     /// The time that a web server waits for a pool. Without a timeout of its own, it has a default.
@@ -409,7 +410,16 @@ impl PoolPlan {
             if let Some(version) = php_version(&pool.place.file) {
                 draft.settings.set("php", Placed::new(toml_text::string(version), &pool.place));
             }
+            for key in ADDING_UP {
+                if let Some(all) = self.disabled(pool, key) {
+                    draft.settings.entry("php_admin_value", key, all);
+                }
+            }
             for entry in &pool.entries {
+                if entry.adds_up() {
+                    report.kept(&entry.place, &entry.shown());
+                    continue;
+                }
                 let key = entry.key.clone().unwrap_or_default();
                 if self.entries.contains_key(&(name.clone(), entry.name.clone(), key.clone())) {
                     let is_shared = self.sites.get(name).is_some_and(|sites| sites.len() > 1);
@@ -418,7 +428,7 @@ impl PoolPlan {
                         true => Outcome::LeftOutAccess,
                         false => Outcome::Changed,
                     };
-                    report.add(outcome, &entry.place, &format!("{}[{key}]", entry.name), why);
+                    report.add(outcome, &entry.place, &entry.shown(), why);
                     continue;
                 }
                 convert(entry, pool, &mut draft, report);
@@ -427,6 +437,9 @@ impl PoolPlan {
             for ((_, table, entry), value) in
                 self.entries.iter().filter(|((pool, ..), _)| pool == name)
             {
+                if ADDING_UP.contains(&entry.as_str()) {
+                    continue;
+                }
                 draft.settings.entry(table, entry, value.clone());
             }
             drafts.push(draft);
@@ -516,97 +529,4 @@ fn one_address(address: &str, files: &dyn FileReader) -> String {
     let local = ["127.0.0.1:", "localhost:", "[::1]:", "0.0.0.0:", "[::]:", "*:"];
     let port = local.iter().find_map(|start| address.strip_prefix(start)).unwrap_or(address);
     port.to_owned()
-}
-
-/// Settings whose name and value are the same here, but for `pm.`.
-const TEXTS: [&str; 4] = ["user", "group", "chroot", "chdir"];
-const NUMBERS: [&str; 8] = [
-    "pm.max_children",
-    "pm.start_servers",
-    "pm.min_spare_servers",
-    "pm.max_spare_servers",
-    "pm.max_spawn_rate",
-    "pm.max_requests",
-    "rlimit_files",
-    "request_slowlog_trace_depth",
-];
-
-/// Settings of php-fpm that need no counterpart.
-const NOT_NEEDED: [&str; 9] = [
-    "catch_workers_output",
-    "clear_env",
-    "decorate_workers_output",
-    "prefix",
-    "process.dumpable",
-    "request_terminate_timeout",
-    "request_terminate_timeout_track_finished",
-    "request_slowlog_timeout",
-    "security.limit_extensions",
-];
-
-fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &mut ImportReport) {
-    let FpmEntry { name, key, value, place } = entry;
-    let shown = match key {
-        Some(key) => format!("{name}[{key}]"),
-        None => format!("{name} = {value}"),
-    };
-    let mut set = |name: &str, toml: String| {
-        draft.settings.replace(name, Placed::new(toml, place));
-    };
-    let dynamic = pool.get("pm").is_some_and(|pm| pm.value == "dynamic");
-    match (name.as_str(), key) {
-        ("php_value" | "php_admin_value" | "env", Some(key)) => {
-            let value = Placed::new(toml_text::string(value), place);
-            draft.settings.entry(name, key, value);
-        }
-        ("php_flag" | "php_admin_flag", Some(key)) => {
-            let is_on = ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str());
-            draft.settings.entry(name, key, Placed::new(is_on.to_string(), place));
-        }
-        ("pm", _) => set("pm", toml_text::string(value)),
-        (text, _) if TEXTS.contains(&text) => set(text, toml_text::string(value)),
-        ("pm.start_servers" | "pm.min_spare_servers" | "pm.max_spare_servers", _) if !dynamic => {}
-        (number, _) if NUMBERS.contains(&number) => {
-            // As TOML has it: without the zeros that php-fpm accepts before it.
-            if let Ok(count) = value.parse::<u32>() {
-                set(number.trim_start_matches("pm."), count.to_string());
-            }
-        }
-        ("pm.process_idle_timeout", _) => {
-            if let Some(time) = values::time(value).filter(|time| time.as_secs() > 0) {
-                set("process_idle_timeout", toml_text::string(&values::duration(time)));
-            }
-        }
-        ("process.priority", _) => match value.parse::<i32>() {
-            Ok(priority) => set("process_priority", priority.to_string()),
-            Err(_) => return report.left_out(place, &shown, "it is no number"),
-        },
-        ("rlimit_core", _) => {
-            let number = value.parse::<u64>().map(|number| number.to_string());
-            set("rlimit_core", number.unwrap_or_else(|_| toml_text::string("unlimited")));
-        }
-        ("slowlog", _) if value.starts_with('/') => set("slowlog", toml_text::string(value)),
-        ("clear_env", _) if ["", "0", "no", "off", "false"].contains(&value.as_str()) => {
-            set("pass_env", toml_text::string("all"));
-        }
-        ("pm.status_path" | "ping.path" | "ping.response" | "pm.status_listen", _) => {
-            let why = "a status path here is open to all clients of the site; use `maitred status` \
-                       and `admin`";
-            return report.left_out(place, &shown, why);
-        }
-        ("access.log" | "access.format" | "access.suppress_path[]", _) => {
-            let why = "set `access_log` of the site, and `access_log_format`";
-            return report.left_out(place, &shown, why);
-        }
-        ("apparmor_hat", _) => {
-            let why = "it confines scripts, and pools have none: write a profile of AppArmor for \
-                       maitred-php";
-            return report.access_left_out(place, &shown, why);
-        }
-        (other, _) if other.starts_with("listen") || NOT_NEEDED.contains(&other) => {}
-        _ => {
-            return report.left_out(place, &shown, "it has no counterpart in a pool");
-        }
-    }
-    report.kept(place, &shown);
 }

@@ -134,3 +134,22 @@ fn a_variable_of_the_environment_is_filled_in_or_named() {
     assert!(report.contains("/fpm.conf:4: php_admin_value[open_basedir] = "), "{report}");
     assert!(report.contains("NONE is not set"), "{report}");
 }
+
+#[test]
+fn all_functions_that_a_pool_disables_stay_disabled() {
+    let pool = OnePool(
+        "php_admin_value[disable_functions] = exec\nphp_value[disable_functions] = system\n\
+         php_admin_value[disable_functions] =\nphp_admin_value[disable_functions] = passthru,mail\n\
+         php_value[memory_limit] = 64M\nphp_value[memory_limit] = 128M",
+    );
+    let imported = crate::nginx::import(&pool, "/nginx.conf", &["/fpm.conf".to_owned()]);
+    let imported = imported.expect("a configuration");
+    let toml = &imported.toml;
+    assert!(
+        toml.contains("php_admin_value.disable_functions = \"exec,system,passthru,mail\""),
+        "{toml}"
+    );
+    assert_eq!(toml.matches("disable_functions").count(), 1, "{toml}");
+    assert!(toml.contains("memory_limit = \"64M\""), "{toml}");
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}

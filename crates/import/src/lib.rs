@@ -10,6 +10,7 @@ pub mod caddy;
 mod escapes;
 pub mod file_draft;
 pub mod fpm;
+mod fpm_entries;
 #[cfg(test)]
 mod fpm_tests;
 mod hidden_names;
