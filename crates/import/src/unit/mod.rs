@@ -5,6 +5,7 @@ mod host_steps;
 mod json_places;
 mod laxer_steps;
 mod php_applications;
+mod share_links;
 mod step_refusals;
 #[cfg(test)]
 mod unit_access_tests;
@@ -16,6 +17,7 @@ use std::rc::Rc;
 
 use laxer_steps::WrittenRoutes;
 use serde_json::Value;
+use share_links::ShareLinks;
 
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::{ImportReport, SourceLine};
@@ -76,6 +78,7 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
             "{main} has no listener whose requests lead to PHP, files or a server:\n{report}"
         ));
     }
+    ShareLinks { config: &config, files, report: &mut report }.report();
     settings(&config, &mut file, &mut report);
     access_log(&config, &mut file, &mut report);
     let known = ["listeners", "routes", "applications", "settings", "access_log", "upstreams"];

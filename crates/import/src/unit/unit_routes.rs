@@ -338,12 +338,6 @@ impl RouteWalk<'_> {
                 self.report.access_left_out(&place, "share", &why);
             }
         }
-        for name in ["chroot", "follow_symlinks", "traverse_mounts"] {
-            if self.config.get(&format!("{pointer}/{name}")).is_some() {
-                let why = "links are followed only to files of the link's owner";
-                self.report.changed(&place, name, why);
-            }
-        }
         if self.config.get(&format!("{pointer}/types")).is_some() {
             let why = "files of all types are sent here: deny the others";
             self.report.access_left_out(&place, "types", why);
