@@ -517,3 +517,12 @@ fn a_server_that_is_not_reached_over_plain_http_is_not_proxied() {
         assert!(!is_denied(&imported, "/api/a"), "{transport}\n{}", imported.toml);
     }
 }
+
+#[test]
+fn hidden_names_without_a_pattern_and_templates_are_named() {
+    let files = |hide: &str| format!("root * /srv/app\nfile_server {{\nhide {hide}\n}}");
+    says_laxer(&files("[Bb]ackup*"));
+    says_laxer(&files("a\\*b"));
+    is_strict(&files("backup* *.b?k"));
+    says_laxer("root * /srv/app\ntemplates\nfile_server");
+}

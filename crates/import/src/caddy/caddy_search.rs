@@ -282,7 +282,7 @@ impl<'c> SearchedBlock<'c> {
                     return CaddyFlow::End;
                 }
                 true => {}
-                false if name.contains(['/', '{', '[']) => return CaddyFlow::Unknown,
+                false if name.contains(['/', '{', '[', '\\']) => return CaddyFlow::Unknown,
                 false => {
                     let is_own = |part: &str| is_glob(name.as_bytes(), part.as_bytes());
                     if file.split('/').any(is_own) {

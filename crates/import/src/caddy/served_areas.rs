@@ -154,7 +154,9 @@ impl SiteWalk<'_, '_, '_> {
                 let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
                 format!("{text}(?:/|$)")
             };
+            let is_fixed = !name.contains(['[', '\\', '{']);
             let pattern = match (name.contains('/'), root) {
+                _ if !is_fixed => None,
                 (false, _) => Some(format!("~/{}", part(&name))),
                 (true, Some(root)) => {
                     let below = name.strip_prefix(root).or(name.strip_prefix("./"));
@@ -171,7 +173,9 @@ impl SiteWalk<'_, '_, '_> {
                     self.kept(line);
                 }
                 None => {
-                    let why = format!("`{name}` is no file of the document root: write `deny`");
+                    let why = format!(
+                        "`{name}` is no file of the document root, or has no pattern: write `deny`"
+                    );
                     self.shared.report.access_left_out(&line.place, &line.shown(), &why);
                 }
             }

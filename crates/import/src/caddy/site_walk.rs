@@ -15,7 +15,7 @@ use crate::source_directive::Directive;
 const MAX_DEPTH: usize = 20;
 
 /// Directives that decide who may see what.
-const GUARDS: [&str; 8] = [
+const GUARDS: [&str; 9] = [
     "abort",
     "basic_auth",
     "basicauth",
@@ -24,6 +24,7 @@ const GUARDS: [&str; 8] = [
     "invoke",
     "request_header",
     "respond",
+    "templates",
 ];
 
 /// Directives that change nothing about what is served.
@@ -50,7 +51,7 @@ const BY_HAND: [(&str, &str); 18] = [
     ("metrics", "set `admin`, whose `/metrics` are for Prometheus"),
     ("push", "scripts send early hints with `headers_send()`"),
     ("skip_log", "all requests are logged"),
-    ("templates", "files are sent as they are"),
+    ("templates", "files are sent as they are, with what Caddy evaluates in them: deny them"),
     ("tracing", "set `send_request_id`"),
     ("vars", "write its value where it is used"),
     ("vulcain", "it has no counterpart"),
