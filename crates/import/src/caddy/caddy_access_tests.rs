@@ -526,3 +526,11 @@ fn hidden_names_without_a_pattern_and_templates_are_named() {
     is_strict(&files("backup* *.b?k"));
     says_laxer("root * /srv/app\ntemplates\nfile_server");
 }
+
+#[test]
+fn headers_that_caddy_sets_for_scripts_are_named() {
+    let imported = of(&format!(":80 {{\nroot * /srv/app\n{FPM}\nfile_server\n}}"));
+    let report = imported.report.to_string();
+    assert!(report.contains("Caddy sets `X-Forwarded-For`"), "{report}");
+    assert!(imported.report.keeps_access(), "{report}");
+}

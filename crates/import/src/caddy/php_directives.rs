@@ -45,6 +45,9 @@ impl SiteWalk<'_, '_, '_> {
             let time = Some((time.first(), &time.place));
             self.shared.pools.waits(&target, time, &line.place);
         }
+        let why = "Caddy sets `X-Forwarded-For`, `-Proto` and `-Host` for scripts, which get those \
+                   of the client here: see whether the application trusts them";
+        self.shared.report.changed(&line.place, &line.shown(), why);
         let is_new = !self.served.iter().any(|one| one.runs_php());
         match &target {
             PassTarget::Pool(name) if is_new => {
