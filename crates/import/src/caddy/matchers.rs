@@ -45,7 +45,7 @@ pub(super) struct Condition {
     has_other_client: bool,
     /// The matcher that `from` is of.
     client_matcher: String,
-    /// Whether it is about the address of the connection, whoever the client is.
+    /// Whether it is about the address of the connection, which may be that of a proxy.
     pub is_about_peer: bool,
 }
 
