@@ -2,6 +2,9 @@
 
 mod access_logs;
 mod access_rules;
+#[cfg(test)]
+mod cache_exceptions_tests;
+mod cache_patterns;
 mod client_tests;
 mod fastcgi_cache;
 mod folder_scripts;
