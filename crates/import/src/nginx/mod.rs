@@ -29,6 +29,7 @@ mod scope;
 mod served_files;
 mod served_sites;
 mod server;
+mod server_block;
 mod sites;
 pub mod tree;
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::listeners;
-use super::redirect_target::{TargetKind, target};
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
+use super::server_block::{MovedName, OtherName, ServerBlock, mark_defaults, redirect_of};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
@@ -16,54 +15,6 @@ use crate::toml_text;
 
 /// Document roots of nginx's packages, for sites that have none.
 const DEFAULT_ROOTS: [&str; 2] = ["/usr/share/nginx/html", "/usr/share/nginx"];
-
-/// A server, and what it is as a whole.
-struct ServerBlock<'a> {
-    directive: &'a Directive,
-    scope: Scope<'a>,
-    listens: Vec<Listen>,
-    names: Vec<String>,
-    /// Those that are expressions, or end in `*`, with their directives.
-    other_names: Vec<OtherName<'a>>,
-    is_default: bool,
-    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
-    to_https: Option<u16>,
-    /// It refuses every request.
-    is_closed: bool,
-    /// Names that are redirected elsewhere: the name, the target, the status, the directive.
-    moved: Vec<MovedName<'a>>,
-    /// The `if` blocks that these come from.
-    conditions: Vec<&'a Directive>,
-}
-
-/// A name of a server that no site can have.
-struct OtherName<'a> {
-    text: String,
-    from: &'a Directive,
-}
-
-/// A name of a server that is redirected.
-struct MovedName<'a> {
-    host: String,
-    to: String,
-    status: String,
-    from: &'a Directive,
-}
-
-impl ServerBlock<'_> {
-    fn has_tls(&self) -> bool {
-        self.listens.iter().any(|one| one.is_tls)
-    }
-
-    fn has_plain(&self) -> bool {
-        self.listens.iter().any(|one| !one.is_tls)
-    }
-
-    /// All of it is a redirect to HTTPS.
-    fn is_only_redirect(&self) -> bool {
-        self.to_https.is_some() && !self.has_tls()
-    }
-}
 
 /// The import of all servers.
 pub(super) struct SitesImport<'w, 'a> {
@@ -94,62 +45,6 @@ impl<'a> SitesImport<'_, 'a> {
         });
     }
 
-    fn block(&mut self, directive: &'a Directive) -> ServerBlock<'a> {
-        let scope = self.scope.inside(directive);
-        self.report.kept(&directive.place, &directive.shown());
-        let (listens, others) = listeners::of(&scope);
-        for listen in scope.own("listen") {
-            match others.contains(&listen.shown()) {
-                true => self.report.left_out(
-                    &listen.place,
-                    &listen.shown(),
-                    "only TCP addresses serve sites; HTTP/3 is not served",
-                ),
-                false => self.report.kept(&listen.place, &listen.shown()),
-            }
-        }
-        let (names, other_names) = self.names(&scope);
-        let mut block = ServerBlock {
-            directive,
-            listens,
-            is_default: false,
-            to_https: None,
-            is_closed: false,
-            moved: Vec::new(),
-            conditions: Vec::new(),
-            names,
-            other_names,
-            scope,
-        };
-        self.whole(&mut block);
-        block
-    }
-
-    fn names(&mut self, scope: &Scope<'a>) -> (Vec<String>, Vec<OtherName<'a>>) {
-        let (mut names, mut others) = (Vec::new(), Vec::new());
-        for directive in scope.own("server_name") {
-            let before = others.len();
-            for name in &directive.arguments {
-                let name = name.to_ascii_lowercase();
-                match name.as_str() {
-                    "" | "_" => {}
-                    "*" => names.push("*".to_owned()),
-                    _ if name.starts_with('.') => {
-                        names.extend([name[1..].to_owned(), format!("*{name}")]);
-                    }
-                    _ if name.starts_with('~') || name.ends_with('*') || name.contains('$') => {
-                        others.push(OtherName { text: name, from: directive });
-                    }
-                    _ => names.push(name),
-                }
-            }
-            if others.len() == before {
-                self.report.kept(&directive.place, &directive.shown());
-            }
-        }
-        (names, others)
-    }
-
     /// Names that no site can have are those of the site for all others, if there is one.
     fn other_names(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>]) {
         let is_for_all = |one: &ServerBlock<'_>| {
@@ -166,72 +61,6 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.left_out(&from.place, &from.shown(), &why);
             }
         }
-    }
-
-    /// What a server is as a whole: a redirect, or closed.
-    fn whole(&mut self, block: &mut ServerBlock<'a>) {
-        for condition in block.scope.own("if") {
-            let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
-            let parts: Vec<&str> = test.split_whitespace().collect();
-            let Some((to, status)) = redirect_of(&condition.block) else { continue };
-            match parts.as_slice() {
-                ["$scheme", "=", "http"]
-                | ["$https", "=", ""]
-                | ["$https", "=" | "!=", "on"]
-                | ["$https"]
-                | ["$server_port", "=", "80"]
-                | ["$scheme", "!=", "https"]
-                    if is_https(&to, &block.names) =>
-                {
-                    block.to_https = status.parse().ok();
-                }
-                ["$host" | "$http_host", "=", name]
-                    if is_https(&to, &block.names)
-                        && !block.has_tls()
-                        && block.names.iter().any(|one| one == name) =>
-                {
-                    block.to_https = status.parse().ok();
-                }
-                ["$host" | "$http_host", how @ ("=" | "!="), name] => {
-                    let hosts: Vec<String> = match *how {
-                        "=" => vec![(*name).to_owned()],
-                        _ => block.names.iter().filter(|one| one != name).cloned().collect(),
-                    };
-                    let Ok(to) = target(&to, TargetKind::Return, name, false) else { continue };
-                    for host in hosts {
-                        let (to, status) = (to.clone(), status.clone());
-                        block.moved.push(MovedName { host, to, status, from: condition });
-                    }
-                }
-                _ => continue,
-            }
-            self.report.kept(&condition.place, &condition.shown());
-            block.conditions.push(condition);
-            condition.block.iter().for_each(|one| self.report.cover(one));
-        }
-        let back = block.scope.own("return").next();
-        let own: Vec<Directive> = block.directive.block.clone();
-        let is_simple = block.scope.own("location").all(|one| {
-            one.shown().contains("/.well-known/acme-challenge")
-                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
-        });
-        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
-        let redirect =
-            redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
-        if let Some((to, status)) = redirect.filter(|_| is_simple)
-            && is_https(&to, &block.names)
-            && !block.has_tls()
-        {
-            block.to_https = status.parse().ok();
-        }
-        let mut rejects = block.scope.own("ssl_reject_handshake");
-        let rejects = rejects.any(|one| one.first() == "on");
-        let refuses = rejects
-            || back.is_some_and(|one| {
-                one.arguments.len() == 1
-                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
-            });
-        block.is_closed = refuses && !block.is_only_redirect();
     }
 
     fn listen(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
@@ -440,20 +269,6 @@ fn moved_site(
     site
 }
 
-/// nginx's default server of each address; only one of all can be that here.
-fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
-    let named = servers.iter().position(|one| one.names.iter().any(|name| name == "*"));
-    let set = servers.iter().position(|one| {
-        one.listens.iter().any(|listen| listen.is_default) && !one.is_only_redirect()
-    });
-    let first = servers.iter().position(|one| !one.is_only_redirect());
-    if named.is_none()
-        && let Some(index) = set.or(first)
-    {
-        servers[index].is_default = true;
-    }
-}
-
 /// Whether a server is nginx's default at one of its addresses: that with `default_server`, or the
 /// first one.
 fn is_default_of_address(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
@@ -466,40 +281,4 @@ fn is_default_of_address(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> b
         let set = same.iter().find(|(_, is_default)| *is_default).or(same.first());
         set.is_some_and(|(one, _)| std::ptr::eq(*one, server))
     })
-}
-
-/// The target and the status, if a block does nothing but redirect.
-fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
-    let back = block.iter().find(|one| one.name == "return");
-    if let Some(back) = back {
-        return match back.argument(0) {
-            status @ ("301" | "302" | "303" | "307" | "308") => {
-                Some((back.argument(1).to_owned(), status.to_owned()))
-            }
-            url if url.starts_with("http") => Some((url.to_owned(), "302".to_owned())),
-            _ => None,
-        };
-    }
-    let rewrite = block.iter().find(|one| one.name == "rewrite")?;
-    let status = match rewrite.argument(2) {
-        "permanent" => "301",
-        "redirect" => "302",
-        _ => return None,
-    };
-    let to = rewrite.argument(1).replace("/$1", "$request_uri").replace("$1", "$request_uri");
-    let is_all = ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", ".*", "^.*$"];
-    is_all
-        .contains(&rewrite.first())
-        .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
-}
-
-/// Whether a target is the same address over HTTPS.
-fn is_https(to: &str, names: &[String]) -> bool {
-    let Some(rest) = to.strip_prefix("https://") else { return false };
-    let rest = rest.replace("${", "$").replace('}', "");
-    let Some(host) = rest.strip_suffix("$request_uri") else { return false };
-    let only = |name: &str| names == [name.to_owned()];
-    ["$host", "$http_host"].contains(&host)
-        || only(host)
-        || host == "$server_name" && names.len() == 1
 }
