@@ -31,6 +31,8 @@ mod served_sites;
 mod server;
 mod server_block;
 mod sites;
+#[cfg(test)]
+mod sites_tests;
 pub mod tree;
 
 use crate::source_directive::Directive;

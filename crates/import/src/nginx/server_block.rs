@@ -22,6 +22,8 @@ pub(super) struct ServerBlock<'a> {
     pub(super) is_closed: bool,
     /// Names that are redirected elsewhere: the name, the target, the status, the directive.
     pub(super) moved: Vec<MovedName<'a>>,
+    /// The only name that is not redirected.
+    pub(super) canonical: Option<CanonicalName<'a>>,
     /// The `if` blocks that these come from.
     pub(super) conditions: Vec<&'a Directive>,
 }
@@ -32,7 +34,14 @@ pub(super) struct OtherName<'a> {
     pub(super) from: &'a Directive,
 }
 
+/// The name to which a server redirects all others.
+pub(super) struct CanonicalName<'a> {
+    name: String,
+    others: MovedName<'a>,
+}
+
 /// A name of a server that is redirected.
+#[derive(Clone)]
 pub(super) struct MovedName<'a> {
     pub(super) host: String,
     pub(super) to: String,
@@ -52,6 +61,23 @@ impl ServerBlock<'_> {
     /// All of it is a redirect to HTTPS.
     pub(super) fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()
+    }
+}
+
+impl<'a> ServerBlock<'a> {
+    /// The variable `$server_name`; empty if it is no name of a host.
+    fn server_name(&self) -> &'a str {
+        let first = self.scope.own("server_name").next().map(Directive::first).unwrap_or_default();
+        if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
+    }
+
+    /// Whether a name is one of the server, or below a wildcard of it.
+    fn covers(&self, name: &str) -> bool {
+        let is_below = |wildcard: &str| {
+            let begin = name.strip_suffix(wildcard).filter(|_| wildcard.starts_with('.'));
+            begin.is_some_and(|begin| !begin.is_empty())
+        };
+        self.names.iter().any(|one| one == name || one.strip_prefix('*').is_some_and(is_below))
     }
 }
 
@@ -78,6 +104,7 @@ impl<'a> SitesImport<'_, 'a> {
             to_https: None,
             is_closed: false,
             moved: Vec::new(),
+            canonical: None,
             conditions: Vec::new(),
             names,
             other_names,
@@ -137,14 +164,17 @@ impl<'a> SitesImport<'_, 'a> {
                     block.to_https = status.parse().ok();
                 }
                 ["$host" | "$http_host", how @ ("=" | "!="), name] => {
-                    let hosts: Vec<String> = match *how {
-                        "=" => vec![(*name).to_owned()],
-                        _ => block.names.iter().filter(|one| one != name).cloned().collect(),
-                    };
-                    let Ok(to) = target(&to, TargetKind::Return, name, false) else { continue };
-                    for host in hosts {
-                        let (to, status) = (to.clone(), status.clone());
-                        block.moved.push(MovedName { host, to, status, from: condition });
+                    let own = block.server_name();
+                    let Ok(to) = target(&to, TargetKind::Return, own, false) else { continue };
+                    let name = if *name == "$server_name" { own } else { name };
+                    if name.is_empty() || name.contains('$') {
+                        continue;
+                    }
+                    let (name, host) = (name.to_owned(), "*".to_owned());
+                    let moved = MovedName { host, to, status, from: condition };
+                    match *how {
+                        "=" => block.moved.push(MovedName { host: name, ..moved }),
+                        _ => block.canonical = Some(CanonicalName { name, others: moved }),
                     }
                 }
                 _ => continue,
@@ -190,6 +220,30 @@ pub(super) fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
         && let Some(index) = set.or(first)
     {
         servers[index].is_default = true;
+    }
+}
+
+/// Redirects the names of servers to the canonical ones. An unknown name is one of the default
+/// server, and the canonical one may be such a name, or below a wildcard.
+pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
+    for index in 0..servers.len() {
+        let server = &servers[index];
+        let Some(CanonicalName { name, others }) = &server.canonical else { continue };
+        let is_of_other = servers.iter().any(|one| {
+            let is_closer = one.names.contains(name) || !server.covers(name) && one.covers(name);
+            is_closer && !std::ptr::eq(one, server)
+        });
+        let gets_unknown = server.is_default && !server.is_closed;
+        let is_own = server.names.contains(name);
+        let is_new = !is_own && !is_of_other && (gets_unknown || server.covers(name));
+        let hosts = server.names.iter().filter(|one| *one != name).cloned();
+        let hosts = hosts.chain(gets_unknown.then(|| "*".to_owned()));
+        let moved: Vec<_> = hosts.map(|host| MovedName { host, ..others.clone() }).collect();
+        let name = name.clone();
+        servers[index].moved.extend(moved);
+        if is_new {
+            servers[index].names.push(name);
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
-use super::server_block::{MovedName, OtherName, ServerBlock, mark_defaults, redirect_of};
+use super::server_block::{
+    MovedName, OtherName, ServerBlock, mark_defaults, move_other_names, redirect_of,
+};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
@@ -31,6 +33,7 @@ impl<'a> SitesImport<'_, 'a> {
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
         mark_defaults(&mut servers);
+        move_other_names(&mut servers);
         servers.iter().for_each(|one| self.other_names(one, &servers));
         self.listen(&servers, file);
         self.tls(&servers, file);

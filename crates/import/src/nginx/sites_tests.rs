@@ -1,0 +1,64 @@
+//! Which servers of nginx become sites, under which names, and what is redirected.
+
+use super::laxer_tests::of_http;
+use crate::Imported;
+
+/// What a site with PHP has.
+const PHP: &str = "root /srv/app; location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+
+/// What a server with TLS has.
+const TLS: &str = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /c.key;";
+
+/// The import of servers with the abbreviations PHP and TLS.
+fn of_servers(http: &str) -> Imported {
+    of_http(&http.replace("PHP", PHP).replace("TLS", TLS), "")
+}
+
+/// The part of the file for the site with these hosts.
+fn site<'t>(imported: &'t Imported, hosts: &str) -> &'t str {
+    let mut sites = imported.toml.split("[[sites]]").skip(1);
+    let has = |site: &&str| site.contains(&format!("\nhosts = [{hosts}]"));
+    sites.find(has).unwrap_or_else(|| panic!("{hosts}\n{}", imported.toml))
+}
+
+#[test]
+fn all_names_but_the_canonical_one_are_redirected() {
+    let one = "if ($host != \"example.com\") { return 301 https://example.com$request_uri; } PHP";
+    let names = "server_name example.com www.example.com;";
+    let imported = of_servers(&format!("server {{ TLS {names} {one} }}"));
+    let others = "to = \"https://example.com$0\", status = 301";
+    for host in ["\"*\"", "\"www.example.com\""] {
+        assert!(site(&imported, host).contains(others), "{}", imported.toml);
+    }
+    assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+    let imported = of_servers(&format!("server {{ TLS server_name _; {one} }}"));
+    assert!(site(&imported, "\"*\"").contains(others), "{}", imported.toml);
+    assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+}
+
+#[test]
+fn a_canonical_name_below_a_wildcard_is_a_site() {
+    let one = "server_name example.com *.example.com; PHP";
+    let redirect = "if ($http_host != \"www.example.com\") \
+                    { rewrite ^ $scheme://www.example.com$request_uri? permanent; }";
+    let imported = of_servers(&format!("server {{ return 444; }} server {{ {one} {redirect} }}"));
+    assert!(site(&imported, "\"www.example.com\"").contains("root = \"/srv/app\""));
+    for host in ["\"example.com\"", "\"*.example.com\""] {
+        let site = site(&imported, host);
+        assert!(site.contains("to = \"$scheme://www.example.com$0\""), "{site}");
+    }
+    let other = "server { server_name www.example.com; root /srv/other; }";
+    let imported = of_servers(&format!("{other} server {{ {one} {redirect} }}"));
+    assert!(site(&imported, "\"www.example.com\", \"*\"").contains("root = \"/srv/other\""));
+    assert!(!imported.toml.contains("/srv/app"), "{}", imported.toml);
+}
+
+#[test]
+fn the_name_of_the_server_may_be_the_canonical_one() {
+    let imported = of_servers(
+        "server { return 444; } server { server_name b.example a.example; PHP \
+         if ($host != $server_name) { return 301 http://$server_name$request_uri; } }",
+    );
+    assert!(site(&imported, "\"b.example\"").contains("root = \"/srv/app\""));
+    assert!(site(&imported, "\"a.example\"").contains("to = \"http://b.example$0\""));
+}
