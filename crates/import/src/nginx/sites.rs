@@ -37,6 +37,7 @@ impl<'a> SitesImport<'_, 'a> {
         servers.iter().for_each(|one| self.other_names(one, &servers));
         self.listen(&servers, file);
         self.tls(&servers, file);
+        self.https_redirect(&servers, file);
         // Names with TLS first: of two servers for a name, this one stays.
         let (tls, plain): (Vec<_>, Vec<_>) = servers.iter().partition(|one| one.has_tls());
         let mut taken = BTreeSet::new();
@@ -119,24 +120,45 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.kept(&versions.place, &versions.shown());
             }
         }
-        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
-        let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
+    }
+
+    /// `redirect` in [tls], which is for all sites or for none.
+    fn https_redirect(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
         let is_plain =
             |one: &&ServerBlock<'_>| one.has_plain() && one.to_https.is_none() && !one.is_closed;
-        match servers.iter().find(is_plain) {
-            None => {
-                let status = if [301, 308].contains(&status) { status } else { 301 };
-                let status = Placed::new(status.to_string(), &first.directive.place);
-                file.tls.set("redirect", status);
+        let has_both = !file.tls.is_empty() && file.server.has("listen");
+        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
+        let tls_alone: Vec<&ServerBlock<'a>> =
+            servers.iter().filter(|one| has_both && is_over_tls_alone(one, servers)).collect();
+        let alone = tls_alone.first().map(|one| (*one, 301));
+        let Some((first, status)) = redirects.or(alone).filter(|_| !file.tls.is_empty()) else {
+            return;
+        };
+        let Some(plain) = servers.iter().find(is_plain) else {
+            let status = if [301, 308].contains(&status) { status } else { 301 };
+            let status = Placed::new(status.to_string(), &first.directive.place);
+            file.tls.set("redirect", status);
+            for one in tls_alone {
+                let why = "plain HTTP is redirected to it, which had nothing to serve";
+                self.report.changed(&one.directive.place, "listen", why);
             }
-            Some(plain) => {
-                let why = format!(
-                    "plain HTTP is redirected for all sites or for none, and the server at {} is \
-                     served over it: set `redirect` in [tls]",
-                    plain.directive.place
-                );
-                self.report.left_out(&first.directive.place, "return 301 https://…", &why);
-            }
+            return;
+        };
+        if redirects.is_some() {
+            let why = format!(
+                "plain HTTP is redirected for all sites or for none, and the server at {} is \
+                 served over it: set `redirect` in [tls]",
+                plain.directive.place
+            );
+            self.report.left_out(&first.directive.place, "return 301 https://…", &why);
+        }
+        let is_reached = |one: &ServerBlock<'_>| {
+            is_plain(&one) && one.listens.iter().any(|l| !l.is_tls && !l.is_loopback())
+        };
+        for one in tls_alone.iter().filter(|_| servers.iter().any(is_reached)) {
+            let why = "it was served over TLS alone, and plain HTTP serves it here: set \
+                       `redirect` in [tls]";
+            self.report.access_left_out(&one.directive.place, "listen", why);
         }
     }
 
@@ -270,6 +292,22 @@ fn moved_site(
     ];
     site.settings.push("redirects", Placed::new(toml_text::table(fields), at));
     site
+}
+
+/// Whether a server has names that no plain HTTP leads to.
+fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
+    let is_other = !server.has_tls() || server.has_plain() || server.is_closed;
+    if is_other || redirect_of(&server.directive.block).is_some() {
+        return false;
+    }
+    let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
+    let leads = |one: &ServerBlock<'_>, name: &String| {
+        one.names.contains(name) || one.to_https.is_some() && one.names.is_empty()
+    };
+    match server.names.is_empty() {
+        true => !plain().any(|one| one.names.is_empty()),
+        false => server.names.iter().any(|name| !plain().any(|one| leads(one, name))),
+    }
 }
 
 /// Whether a server is nginx's default at one of its addresses: that with `default_server`, or the

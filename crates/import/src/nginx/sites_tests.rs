@@ -11,6 +11,7 @@ const TLS: &str = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /
 
 /// The import of servers with the abbreviations PHP and TLS.
 fn of_servers(http: &str) -> Imported {
+    let http = http.replace("server {", "\nserver {");
     of_http(&http.replace("PHP", PHP).replace("TLS", TLS), "")
 }
 
@@ -61,4 +62,25 @@ fn the_name_of_the_server_may_be_the_canonical_one() {
     );
     assert!(site(&imported, "\"b.example\"").contains("root = \"/srv/app\""));
     assert!(site(&imported, "\"a.example\"").contains("to = \"http://b.example$0\""));
+}
+
+#[test]
+fn a_site_over_tls_alone_is_not_served_over_plain_http() {
+    let shop = "server { TLS server_name shop.example; PHP }";
+    let closed = "server { listen 80 default_server; return 444; }";
+    let imported = of_servers(&format!("{closed} {shop}"));
+    assert!(imported.toml.contains("redirect = 301"), "{}", imported.toml);
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let plain = "server { server_name b.example; root /srv; }";
+    let catch_all = "server { listen 80; server_name _; return 301 https://$host$request_uri; }";
+    let imported = of_servers(&format!("{closed} {plain} {shop}"));
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+    assert!(imported.report.to_string().contains("served over TLS alone"), "{}", imported.report);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+    let status = "server { listen 127.0.0.1:8080; root /srv; }";
+    let both = "server { TLS listen 80; server_name shop.example; PHP }";
+    for http in [format!("{catch_all} {shop}"), format!("{status} {shop}"), both.to_owned()] {
+        let imported = of_servers(&http);
+        assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
+    }
 }
