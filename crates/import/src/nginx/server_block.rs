@@ -73,11 +73,7 @@ impl<'a> ServerBlock<'a> {
 
     /// Whether a name is one of the server, or below a wildcard of it.
     fn covers(&self, name: &str) -> bool {
-        let is_below = |wildcard: &str| {
-            let begin = name.strip_suffix(wildcard).filter(|_| wildcard.starts_with('.'));
-            begin.is_some_and(|begin| !begin.is_empty())
-        };
-        self.names.iter().any(|one| one == name || one.strip_prefix('*').is_some_and(is_below))
+        covers(&self.names, name)
     }
 }
 
@@ -97,7 +93,7 @@ impl<'a> SitesImport<'_, 'a> {
             }
         }
         let (names, other_names) = self.names(&scope);
-        let mut block = ServerBlock {
+        ServerBlock {
             directive,
             listens,
             is_default: false,
@@ -109,9 +105,7 @@ impl<'a> SitesImport<'_, 'a> {
             names,
             other_names,
             scope,
-        };
-        self.whole(&mut block);
-        block
+        }
     }
 
     fn names(&mut self, scope: &Scope<'a>) -> (Vec<String>, Vec<OtherName<'a>>) {
@@ -139,9 +133,10 @@ impl<'a> SitesImport<'_, 'a> {
         (names, others)
     }
 
-    /// What a server is as a whole: a redirect, or closed.
-    fn whole(&mut self, block: &mut ServerBlock<'a>) {
-        for condition in block.scope.own("if") {
+    /// What a server is as a whole: a redirect, or closed. `tls_names` are those of all servers.
+    pub(super) fn whole(&mut self, block: &mut ServerBlock<'a>, tls_names: &[String]) {
+        let conditions: Vec<&'a Directive> = block.scope.own("if").collect();
+        for condition in conditions {
             let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
             let parts: Vec<&str> = test.split_whitespace().collect();
             let Some((to, status)) = redirect_of(&condition.block) else { continue };
@@ -152,12 +147,12 @@ impl<'a> SitesImport<'_, 'a> {
                 | ["$https"]
                 | ["$server_port", "=", "80"]
                 | ["$scheme", "!=", "https"]
-                    if is_https(&to, &block.names) =>
+                    if is_https(&to, &block.names, tls_names) =>
                 {
-                    block.to_https = status.parse().ok();
+                    self.leads_to_https(block, condition, &to, &status);
                 }
                 ["$host" | "$http_host", "=", name]
-                    if is_https(&to, &block.names)
+                    if is_same_over_https(&to, &block.names)
                         && !block.has_tls()
                         && block.names.iter().any(|one| one == name) =>
                 {
@@ -193,10 +188,10 @@ impl<'a> SitesImport<'_, 'a> {
         let redirect =
             redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
         if let Some((to, status)) = redirect.filter(|_| is_simple)
-            && is_https(&to, &block.names)
+            && is_https(&to, &block.names, tls_names)
             && !block.has_tls()
         {
-            block.to_https = status.parse().ok();
+            self.leads_to_https(block, block.directive, &to, &status);
         }
         let mut rejects = block.scope.own("ssl_reject_handshake");
         let rejects = rejects.any(|one| one.first() == "on");
@@ -206,6 +201,21 @@ impl<'a> SitesImport<'_, 'a> {
                     && one.first().parse().is_ok_and(|status: u16| status >= 400)
             });
         block.is_closed = refuses && !block.is_only_redirect();
+    }
+
+    /// A server redirects its plain HTTP to HTTPS.
+    fn leads_to_https(
+        &mut self,
+        block: &mut ServerBlock<'a>,
+        from: &Directive,
+        to: &str,
+        status: &str,
+    ) {
+        block.to_https = status.parse().ok();
+        if !is_same_over_https(to, &block.names) {
+            let why = "plain HTTP is redirected to HTTPS of the requested name";
+            self.report.changed(&from.place, &from.shown(), why);
+        }
     }
 }
 
@@ -272,13 +282,34 @@ pub(super) fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
         .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
 }
 
+/// Whether a name is one of some names, or below a wildcard of them.
+fn covers(names: &[String], name: &str) -> bool {
+    let is_below = |wildcard: &str| {
+        let begin = name.strip_suffix(wildcard).filter(|_| wildcard.starts_with('.'));
+        begin.is_some_and(|begin| !begin.is_empty())
+    };
+    names.iter().any(|one| one == name || one.strip_prefix('*').is_some_and(is_below))
+}
+
+/// The host of a target that is the requested path over HTTPS.
+fn https_host(to: &str) -> Option<String> {
+    let rest = to.strip_prefix("https://")?.replace("${", "$").replace('}', "");
+    rest.strip_suffix("$request_uri").map(str::to_owned)
+}
+
 /// Whether a target is the same address over HTTPS.
-fn is_https(to: &str, names: &[String]) -> bool {
-    let Some(rest) = to.strip_prefix("https://") else { return false };
-    let rest = rest.replace("${", "$").replace('}', "");
-    let Some(host) = rest.strip_suffix("$request_uri") else { return false };
-    let only = |name: &str| names == [name.to_owned()];
-    ["$host", "$http_host"].contains(&host)
-        || only(host)
-        || host == "$server_name" && names.len() == 1
+fn is_same_over_https(to: &str, names: &[String]) -> bool {
+    https_host(to).is_some_and(|host| {
+        ["$host", "$http_host"].contains(&host.as_str())
+            || names == std::slice::from_ref(&host)
+            || host == "$server_name" && names.len() == 1
+    })
+}
+
+/// Whether a target is the same address over HTTPS, perhaps with another name that has TLS where
+/// all names have it.
+fn is_https(to: &str, names: &[String], tls_names: &[String]) -> bool {
+    let have_tls = || !names.is_empty() && names.iter().all(|name| covers(tls_names, name));
+    let is_known = |host: String| covers(tls_names, &host) && have_tls();
+    is_same_over_https(to, names) || https_host(to).is_some_and(is_known)
 }

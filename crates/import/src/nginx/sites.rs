@@ -32,6 +32,9 @@ impl<'a> SitesImport<'_, 'a> {
         let directives: Vec<&'a Directive> = self.scope.own("server").collect();
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
+        let tls = servers.iter().filter(|one| one.has_tls());
+        let tls_names: Vec<String> = tls.flat_map(|one| one.names.clone()).collect();
+        servers.iter_mut().for_each(|one| self.whole(one, &tls_names));
         mark_defaults(&mut servers);
         move_other_names(&mut servers);
         servers.iter().for_each(|one| self.other_names(one, &servers));

@@ -9,6 +9,9 @@ const PHP: &str = "root /srv/app; location ~ \\.php$ { fastcgi_pass unix:/run/ph
 /// What a server with TLS has.
 const TLS: &str = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /c.key;";
 
+/// What the server of a name has.
+const WWW: &str = "server_name www.example.com; PHP";
+
 /// The import of servers with the abbreviations PHP and TLS.
 fn of_servers(http: &str) -> Imported {
     let http = http.replace("server {", "\nserver {");
@@ -83,4 +86,27 @@ fn a_site_over_tls_alone_is_not_served_over_plain_http() {
         let imported = of_servers(&http);
         assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
     }
+}
+
+#[test]
+fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
+    let plain = "server { listen 80; server_name example.com www.example.com; \
+                 return 301 https://www.example.com$request_uri; }";
+    let other = "server { TLS server_name example.com; \
+                 return 301 https://www.example.com$request_uri; }";
+    let imported = of_servers(&format!("{plain} {other} server {{ TLS {WWW} }}"));
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    assert!(imported.toml.contains("redirect = 301"), "{}", imported.toml);
+    assert_eq!(imported.toml.matches("[[sites]]").count(), 2, "{}", imported.toml);
+    assert!(imported.report.to_string().contains("HTTPS of the requested name"));
+    for tls in [
+        "server { TLS server_name example.com www.example.com; PHP }",
+        "server { TLS server_name example.com *.example.com; PHP }",
+    ] {
+        let imported = of_servers(&format!("{plain} {tls}"));
+        assert!(imported.report.keeps_access(), "{tls}\n{}", imported.report);
+    }
+    // Without a certificate for a name, the redirect to HTTPS of it leads nowhere.
+    let imported = of_servers(&format!("{plain} server {{ TLS {WWW} }}"));
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
 }
