@@ -32,11 +32,19 @@ pub const STANDARD_PARAMETERS: [&str; 27] = [
 ];
 
 /// Directives that need no counterpart: tuning of nginx itself, and what maitred does anyway.
-const NOT_NEEDED: [&str; 47] = [
+const NOT_NEEDED: [&str; 61] = [
+    "absolute_redirect",
     "accept_mutex",
+    "aio",
+    "aio_write",
     "brotli",
+    "brotli_buffers",
     "brotli_comp_level",
+    "brotli_min_length",
+    "brotli_static",
     "brotli_types",
+    "brotli_window",
+    "chunked_transfer_encoding",
     "connection_pool_size",
     "daemon",
     "default_type",
@@ -44,6 +52,8 @@ const NOT_NEEDED: [&str; 47] = [
     "etag",
     "events",
     "gzip_buffers",
+    "gunzip",
+    "gunzip_buffers",
     "gzip_comp_level",
     "gzip_disable",
     "gzip_http_version",
@@ -63,7 +73,11 @@ const NOT_NEEDED: [&str; 47] = [
     "log_not_found",
     "multi_accept",
     "pcre_jit",
+    "output_buffers",
     "port_in_redirect",
+    "postpone_output",
+    "read_ahead",
+    "request_pool_size",
     "reset_timedout_connection",
     "resolver",
     "resolver_timeout",
@@ -83,23 +97,30 @@ const NOT_NEEDED: [&str; 47] = [
 ];
 
 /// Beginnings of names whose directives only tune the connection to PHP or to another server.
-const TUNING: [&str; 20] = [
+const TUNING: [&str; 27] = [
     "fastcgi_buffer",
     "fastcgi_busy_",
     "fastcgi_connect_timeout",
     "fastcgi_index",
     "fastcgi_keep_conn",
     "fastcgi_max_temp_file_size",
+    "fastcgi_next_upstream",
     "fastcgi_request_buffering",
     "fastcgi_send_timeout",
     "fastcgi_socket_keepalive",
     "fastcgi_split_path_info",
     "fastcgi_temp_",
+    "http2_",
+    "lingering_",
+    "map_hash_",
     "open_file_cache",
     "proxy_buffer",
     "proxy_busy_",
+    "proxy_headers_hash_",
     "proxy_http_version",
+    "proxy_next_upstream",
     "proxy_temp_",
+    "quic_",
     "scgi_temp_path",
     "uwsgi_temp_path",
     "variables_hash_",
@@ -107,13 +128,19 @@ const TUNING: [&str; 20] = [
 ];
 
 /// Directives that do not decide who may see what, and what to do.
-const BY_HAND: [(&str, &str); 26] = [
+const BY_HAND: [(&str, &str); 34] = [
     ("access_log", "set `access_log` at the top of the file or of the site"),
+    ("autoindex_exact_size", "lists of folders have one form"),
+    ("autoindex_format", "lists of folders have one form"),
+    ("autoindex_localtime", "lists of folders have one form"),
     ("charset", "scripts set the charset themselves (`default_charset` of PHP)"),
     ("debug_connection", "see `maitred explain` and `--log-level debug`"),
     ("error_log", "set `error_log` at the top of the file"),
+    ("fastcgi_ignore_client_abort", "set `ignore_user_abort` in `php_value` of the pool"),
     ("fastcgi_pass_header", "headers of scripts are passed"),
+    ("http3", "HTTP/3 is not served"),
     ("limit_rate", "the rate of a response has no limit here"),
+    ("limit_rate_after", "the rate of a response has no limit here"),
     ("limit_req_log_level", "see the guide's page on logs"),
     ("limit_req_status", "the status is 429"),
     ("limit_conn_status", "the status is 429"),
@@ -125,6 +152,8 @@ const BY_HAND: [(&str, &str); 26] = [
     ("msie_padding", "browsers that need it are gone"),
     ("proxy_hide_header", "set `headers` with `unset`"),
     ("proxy_redirect", "the `Location` of an upstream server is passed as it is"),
+    ("recursive_error_pages", "an error page has no error page of its own"),
+    ("rewrite_log", "see `maitred explain`"),
     ("set", "variables have no counterpart; a use of one is named on its own"),
     ("ssi", "server-side includes are not evaluated"),
     ("stream", "maitred serves HTTP only; let nginx serve the rest on its own ports"),

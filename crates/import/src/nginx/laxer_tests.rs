@@ -486,3 +486,54 @@ fn a_site_whose_scripts_are_in_another_folder_is_named() {
         )),
     ]);
 }
+
+#[test]
+fn directives_that_decide_nothing_about_access_are_none_that_do() {
+    for line in [
+        "absolute_redirect off;",
+        "aio threads;",
+        "autoindex_exact_size off;",
+        "autoindex_format json;",
+        "autoindex_localtime on;",
+        "brotli_static on;",
+        "chunked_transfer_encoding off;",
+        "fastcgi_ignore_client_abort on;",
+        "fastcgi_next_upstream error timeout;",
+        "gunzip on;",
+        "http2_max_concurrent_streams 64;",
+        "http3 on;",
+        "limit_rate_after 1m;",
+        "lingering_close off;",
+        "output_buffers 2 32k;",
+        "proxy_headers_hash_max_size 1024;",
+        "proxy_next_upstream_tries 2;",
+        "recursive_error_pages on;",
+        "rewrite_log on;",
+    ] {
+        says_nothing(&[line]);
+    }
+    assert!(of_http("map_hash_bucket_size 128; server { root /srv; }", "").report.keeps_access());
+    says_laxer(&["frobnicate on;"]);
+}
+
+#[test]
+fn a_script_without_a_file_never_runs() {
+    let php = |test: &str, line: &str| {
+        format!(
+            "location ~ \\.php$ {{ fastcgi_pass unix:/run/php.sock; if ({test}) {{ {line} }} }}"
+        )
+    };
+    for test in [
+        "!-f $document_root$fastcgi_script_name",
+        "!-e $request_filename",
+        "!-f $document_root$uri",
+    ] {
+        says_nothing(&[&php(test, "return 404;")]);
+    }
+    says_laxer(&[
+        &php("!-f $document_root/open$uri", "return 404;"),
+        &php("-f $request_filename", "return 404;"),
+        &php("!-f $request_filename", "return 403;"),
+        "if (!-f $request_filename) { return 404; }",
+    ]);
+}
