@@ -1,36 +1,5 @@
 //! Directives without a counterpart, and why none is needed or what to do.
 
-/// Parameters of `fastcgi_params` and `fastcgi.conf`, which scripts get anyway.
-pub const STANDARD_PARAMETERS: [&str; 27] = [
-    "QUERY_STRING",
-    "REQUEST_METHOD",
-    "CONTENT_TYPE",
-    "CONTENT_LENGTH",
-    "SCRIPT_NAME",
-    "SCRIPT_FILENAME",
-    "REQUEST_URI",
-    "DOCUMENT_URI",
-    "DOCUMENT_ROOT",
-    "SERVER_PROTOCOL",
-    "REQUEST_SCHEME",
-    "HTTPS",
-    "GATEWAY_INTERFACE",
-    "SERVER_SOFTWARE",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "SERVER_ADDR",
-    "SERVER_PORT",
-    "SERVER_NAME",
-    "REDIRECT_STATUS",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "HTTP_PROXY",
-    "HTTP_HOST",
-    "AUTH_TYPE",
-    "SCRIPT_URL",
-];
-
 /// Directives that need no counterpart: tuning of nginx itself, and what maitred does anyway.
 const NOT_NEEDED: [&str; 61] = [
     "absolute_redirect",

@@ -537,3 +537,54 @@ fn a_script_without_a_file_never_runs() {
         "if (!-f $request_filename) { return 404; }",
     ]);
 }
+
+#[test]
+fn a_standard_parameter_with_another_value_is_named() {
+    let of = |names: &str, params: &str| {
+        let php = format!("location ~ \\.php$ {{ fastcgi_pass unix:/run/php.sock; {params} }}");
+        of_http(&format!("server {{ listen 443 ssl; {names} root /srv/app; {php} }}"), "")
+    };
+    for value in ["HTTP_HOST $server_name", "HTTP_HOST a.example", "REMOTE_ADDR $http_x_real_ip"] {
+        let imported = of("server_name a.example b.example;", &format!("fastcgi_param {value};"));
+        assert!(!imported.report.keeps_access(), "{value}\n{}", imported.report);
+    }
+    let left_out = |imported: &Imported, value: &str| {
+        let report = imported.report.to_string();
+        let (_, rest) = report.split_once("\nLeft out").expect("other pools");
+        rest.contains(&format!("fastcgi_param {value}: "))
+    };
+    for value in [
+        "DOCUMENT_ROOT /srv/other",
+        "HTTPS $fe_https",
+        "QUERY_STRING q=$uri",
+        "REMOTE_USER $http_x_user",
+        "SERVER_PORT 443",
+    ] {
+        let imported = of("", &format!("fastcgi_param {value};"));
+        assert!(left_out(&imported, value), "{value}\n{}", imported.report);
+    }
+    let closed = "server { return 444; } server { server_name a.example; root /srv/app; \
+                  location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; \
+                  fastcgi_param HTTP_HOST $server_name; } }";
+    assert!(of_http(&closed.replace("} server", "}\nserver"), "").report.keeps_access());
+    for value in [
+        "DOCUMENT_ROOT $realpath_root",
+        "DOCUMENT_ROOT /srv/app/",
+        "HTTPS $https if_not_empty",
+        "HTTPS on",
+        "HTTP_HOST $http_host",
+        "HTTP_PROXY \"\"",
+        "PATH_INFO $fastcgi_path_info if_not_empty",
+        "PATH_TRANSLATED $document_root${fastcgi_path_info}",
+        "REDIRECT_STATUS 200",
+        "REMOTE_ADDR $remote_addr",
+        "SCRIPT_NAME /index.php",
+        "SERVER_NAME $host",
+        "SERVER_SOFTWARE nginx",
+    ] {
+        let imported = of("", &format!("fastcgi_param {value};"));
+        let name = value.split(' ').next().unwrap_or_default();
+        assert!(!left_out(&imported, name), "{value}\n{}", imported.report);
+        assert!(!imported.report.to_string().contains(&format!("fastcgi_param {name}")), "{value}");
+    }
+}

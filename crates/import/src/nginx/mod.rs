@@ -33,6 +33,7 @@ mod server_block;
 mod sites;
 #[cfg(test)]
 mod sites_tests;
+mod standard_parameters;
 pub mod tree;
 
 use crate::source_directive::Directive;
