@@ -6,6 +6,8 @@ mod access_rules;
 mod cache_exceptions_tests;
 mod cache_patterns;
 mod client_tests;
+#[cfg(test)]
+mod directives_tests;
 mod fastcgi_cache;
 mod folder_scripts;
 mod if_blocks;
@@ -88,10 +90,14 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
+/// The folder of the configuration.
+fn folder_of(main: &str) -> &str {
+    main.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
 /// What `http` says about upstream servers and zones.
 fn context(main: &str, scope: &Scope<'_>, report: &mut ImportReport) -> HttpContext {
-    let folder = main.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
-    let mut context = HttpContext { folder, ..HttpContext::default() };
+    let mut context = HttpContext { folder: folder_of(main).to_owned(), ..HttpContext::default() };
     for upstream in scope.own("upstream") {
         let servers = upstream.block.iter().filter(|one| one.name == "server");
         let servers = servers.map(|one| one.first().to_owned()).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::location::Matcher;
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
 use super::server_block::{
@@ -17,6 +18,9 @@ use crate::toml_text;
 
 /// Document roots of nginx's packages, for sites that have none.
 const DEFAULT_ROOTS: [&str; 2] = ["/usr/share/nginx/html", "/usr/share/nginx"];
+
+/// The paths of files by which a name is proven to a certificate authority (RFC 8555 §8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// The import of all servers.
 pub(super) struct SitesImport<'w, 'a> {
@@ -193,6 +197,7 @@ impl<'a> SitesImport<'_, 'a> {
             && server.names.iter().all(has_tls)
             && file.tls.value("redirect").is_some()
         {
+            self.challenges(server, all, file);
             self.report.drop_server(server.directive);
             return;
         }
@@ -245,6 +250,49 @@ impl<'a> SitesImport<'_, 'a> {
         file.sites.push(site);
     }
 
+    /// The files by which a name is proven to a certificate authority, over plain HTTP in nginx. The
+    /// redirect comes first here, and leads such a client to the site.
+    fn challenges(
+        &mut self,
+        server: &ServerBlock<'a>,
+        all: &[ServerBlock<'a>],
+        file: &mut FileDraft,
+    ) {
+        let is_one = |one: &&Directive| one.shown().contains(CHALLENGES.trim_end_matches('/'));
+        for location in server.scope.own("location").filter(is_one) {
+            let Directive { place, .. } = location;
+            let Some(folder) = challenge_folder(&server.scope.inside(location), location) else {
+                let why =
+                    "plain HTTP is redirected, and renewals find no file: set `acme` in [tls]";
+                self.report.left_out(place, &location.shown(), why);
+                continue;
+            };
+            let is_of_it = |one: &ServerBlock<'_>| {
+                let has_name = server.names.iter().any(|name| one.names.contains(name));
+                one.has_tls() && (has_name || one.is_default || server.names.is_empty())
+            };
+            let places: Vec<String> = all
+                .iter()
+                .filter(|one| is_of_it(one))
+                .map(|one| one.directive.place.to_string())
+                .collect();
+            for site in file.sites.iter_mut().filter(|site| places.contains(&site.from)) {
+                let settings = &mut site.settings;
+                settings.entry(
+                    "aliases",
+                    CHALLENGES,
+                    Placed::new(toml_text::string(&folder), place),
+                );
+                let why = "no PHP in this location";
+                let scripts = toml_text::string(&format!("{CHALLENGES}*"));
+                settings.push("deny_php", Placed::because(scripts, place, why));
+            }
+            let why = "plain HTTP is redirected, also for renewals of certificates, which find the \
+                       file over HTTPS: try one, or set `acme` in [tls]";
+            self.report.changed(place, &location.shown(), why);
+        }
+    }
+
     /// Names a server without a name that nginx has for unknown names at addresses of its own.
     fn second_default(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>]) {
         let is_nameless = server.names.is_empty() && server.other_names.is_empty();
@@ -295,6 +343,23 @@ fn moved_site(
     ];
     site.settings.push("redirects", Placed::new(toml_text::table(fields), at));
     site
+}
+
+/// The folder of a location for the files of challenges.
+fn challenge_folder(scope: &Scope<'_>, location: &Directive) -> Option<String> {
+    if ["return", "proxy_pass", "fastcgi_pass", "rewrite"].iter().any(|name| scope.has(name)) {
+        return None;
+    }
+    let fixed = |one: &&Directive| !one.first().contains('$') && one.first().starts_with('/');
+    if let Some(alias) = scope.own("alias").next() {
+        let path = Matcher::of(location).literal()?;
+        let is_all =
+            !path.is_exact && path.text.trim_end_matches('/') == CHALLENGES.trim_end_matches('/');
+        let folder = Some(alias).filter(|_| is_all).filter(fixed)?;
+        return Some(folder.first().trim_end_matches('/').to_owned());
+    }
+    let root = scope.get("root").filter(fixed)?.first().trim_end_matches('/');
+    Some(format!("{root}{}", CHALLENGES.trim_end_matches('/')))
 }
 
 /// Whether a server has names that no plain HTTP leads to.

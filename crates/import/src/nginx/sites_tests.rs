@@ -12,6 +12,9 @@ const TLS: &str = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /
 /// What the server of a name has.
 const WWW: &str = "server_name www.example.com; PHP";
 
+/// The folder of challenges below a root.
+const CHALLENGES: &str = "\"/var/lib/c/.well-known/acme-challenge\"";
+
 /// The import of servers with the abbreviations PHP and TLS.
 fn of_servers(http: &str) -> Imported {
     let http = http.replace("server {", "\nserver {");
@@ -109,4 +112,30 @@ fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
     // Without a certificate for a name, the redirect to HTTPS of it leads nowhere.
     let imported = of_servers(&format!("{plain} server {{ TLS {WWW} }}"));
     assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+}
+
+#[test]
+fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
+    let of = |location: &str| {
+        of_servers(&format!(
+            "server {{ listen 80; server_name a.example; {location} \
+             location / {{ return 301 https://$host$request_uri; }} }} \
+             server {{ TLS server_name a.example; PHP }}"
+        ))
+    };
+    let folder = "\"/.well-known/acme-challenge/\" = ";
+    for (location, expected) in [
+        ("location ^~ /.well-known/acme-challenge/ { root /var/lib/c; }", CHALLENGES),
+        ("root /var/lib/c; location ~ /.well-known/acme-challenge { allow all; }", CHALLENGES),
+        ("location /.well-known/acme-challenge { alias /srv/c/; }", "\"/srv/c\""),
+    ] {
+        let imported = of(location);
+        let alias = format!("aliases.{folder}{expected}");
+        assert!(site(&imported, "\"a.example\", \"*\"").contains(&alias), "{}", imported.toml);
+        assert!(imported.toml.contains("redirect = 301"), "{}", imported.toml);
+        assert!(imported.report.to_string().contains("renewals"), "{}", imported.report);
+    }
+    let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
+    assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
+    assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
 }
