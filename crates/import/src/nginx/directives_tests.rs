@@ -1,7 +1,7 @@
 //! Single directives of nginx: those that decide nothing about access, and those with another
 //! meaning here.
 
-use super::laxer_tests::{of_http, says_laxer, says_nothing};
+use super::laxer_tests::{of_http, of_server, says_laxer, says_nothing};
 use crate::Imported;
 
 #[test]
@@ -103,6 +103,28 @@ fn a_standard_parameter_with_another_value_is_named() {
         let name = value.split(' ').next().unwrap_or_default();
         assert!(!left_out(&imported, name), "{value}\n{}", imported.report);
         assert!(!imported.report.to_string().contains(&format!("fastcgi_param {name}")), "{value}");
+    }
+}
+
+#[test]
+fn types_that_browsers_do_not_run_in_nginx_are_named() {
+    says_laxer(&[
+        "location /up/ { types { } default_type application/octet-stream; }",
+        "location /up/ { types { image/png png; } }",
+        "location ~ ^/up/ { types { text/plain html htm js mjs svg svgz xhtml xml; } }",
+        "types { text/plain html; }",
+    ]);
+    let usual = "types { text/html html htm; text/javascript js mjs; image/svg+xml svg svgz; \
+                 application/xhtml+xml xhtml; text/xml xml; application/wasm wasm; }";
+    let lines = [
+        usual,
+        "location ~ \\.mjs$ { types { text/javascript mjs; } }",
+        "location = /a.css { types { } }",
+    ];
+    says_nothing(&lines);
+    for lines in lines {
+        let report = of_server(lines).report.to_string();
+        assert!(report.contains("types: the type of a file is that of its ending"), "{report}");
     }
 }
 

@@ -9,6 +9,7 @@ mod client_tests;
 #[cfg(test)]
 mod directives_tests;
 mod fastcgi_cache;
+mod file_types;
 mod folder_scripts;
 mod if_blocks;
 mod known;
