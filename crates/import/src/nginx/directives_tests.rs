@@ -128,3 +128,28 @@ fn types_that_browsers_do_not_run_in_nginx_are_named() {
     }
 }
 
+#[test]
+fn what_http_limits_is_limited_for_each_server() {
+    let http = "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s; limit_req zone=a burst=5;\n\
+                server { server_name a.example; root /srv/a; }\n\
+                server { server_name b.example; root /srv/b; }";
+    let imported = of_http(http, "");
+    let Imported { toml, report, .. } = &imported;
+    assert_eq!(toml.matches("{ rate = \"1/s\", burst = 5 }").count(), 2, "{toml}");
+    assert!(!report.to_string().contains("no server inherits"), "{report}");
+}
+
+#[test]
+fn a_header_of_a_location_is_that_of_the_front_controller_too() {
+    let lines = "location / { try_files $uri /index.php; } location /a/ { add_header X-A b; } PHP";
+    let report = of_server(lines).report.to_string();
+    assert!(report.contains("add_header X-A b: responses of the front controller"), "{report}");
+}
+
+#[test]
+fn a_folder_without_a_slash_is_below_the_prefix_of_nginx() {
+    let imported = of_http("server { root html; location /a/ { alias files/a/; } }", "");
+    let Imported { toml, report, .. } = &imported;
+    assert!(toml.contains("root = \"/html\""), "{toml}");
+    assert!(report.to_string().contains("root html: a folder below nginx's prefix"), "{report}");
+}

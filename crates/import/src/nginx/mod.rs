@@ -25,6 +25,7 @@ mod location_search;
 mod missing_files;
 mod own_paths;
 mod php_locations;
+mod prefix_paths;
 mod redirect_target;
 mod responses;
 mod routing;
@@ -58,7 +59,8 @@ use crate::{FileReader, Imported};
 /// One sentence: the configuration cannot be read or has a syntax error, or serves nothing.
 pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Imported, String> {
     let mut report = ImportReport::default();
-    let tree = tree::read(files, main, &mut report)?;
+    let mut tree = tree::read(files, main, &mut report)?;
+    prefix_paths::complete(&mut tree, folder_of(main), files, &mut report);
     let mut pools = PoolPlan::read(files, fpm, &mut report);
     let none = || format!("{main} has no block `http`");
     let http = tree.iter().find(|directive| directive.name == "http").ok_or_else(none)?;
