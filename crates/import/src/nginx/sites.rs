@@ -145,11 +145,7 @@ impl<'a> SitesImport<'_, 'a> {
             let status = if [301, 308].contains(&status) { status } else { 301 };
             let status = Placed::new(status.to_string(), &first.directive.place);
             file.tls.set("redirect", status);
-            for one in tls_alone {
-                let why = "plain HTTP is redirected to it, which had nothing to serve";
-                self.report.changed(&one.directive.place, "listen", why);
-            }
-            return;
+            return self.redirected(servers, &tls_alone);
         };
         if redirects.is_some() {
             let why = format!(
@@ -166,6 +162,20 @@ impl<'a> SitesImport<'_, 'a> {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
             self.report.access_left_out(&one.directive.place, "listen", why);
+        }
+    }
+
+    /// Says what the redirect of all plain HTTP changes for servers that have none.
+    fn redirected(&mut self, servers: &[ServerBlock<'a>], tls_alone: &[&ServerBlock<'a>]) {
+        for one in tls_alone {
+            let why = "plain HTTP is redirected to it, which had nothing to serve";
+            self.report.changed(&one.directive.place, "listen", why);
+        }
+        for one in servers.iter().filter(|one| one.is_closed && one.has_plain()) {
+            for back in one.scope.own("return") {
+                let why = "plain HTTP is redirected to HTTPS, whatever the name";
+                self.report.changed(&back.place, &back.shown(), why);
+            }
         }
     }
 
@@ -250,8 +260,8 @@ impl<'a> SitesImport<'_, 'a> {
         file.sites.push(site);
     }
 
-    /// The files by which a name is proven to a certificate authority, over plain HTTP in nginx. The
-    /// redirect comes first here, and leads such a client to the site.
+    /// The files by which a name is proven to a certificate authority, over plain HTTP in nginx.
+    /// The redirect comes first here, and leads such a client to the site.
     fn challenges(
         &mut self,
         server: &ServerBlock<'a>,

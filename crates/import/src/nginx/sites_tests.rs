@@ -77,6 +77,7 @@ fn a_site_over_tls_alone_is_not_served_over_plain_http() {
     let imported = of_servers(&format!("{closed} {shop}"));
     assert!(imported.toml.contains("redirect = 301"), "{}", imported.toml);
     assert!(imported.report.keeps_access(), "{}", imported.report);
+    assert!(imported.report.to_string().contains("return 444: plain HTTP is redirected"));
     let plain = "server { server_name b.example; root /srv; }";
     let catch_all = "server { listen 80; server_name _; return 301 https://$host$request_uri; }";
     let imported = of_servers(&format!("{closed} {plain} {shop}"));
