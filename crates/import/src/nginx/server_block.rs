@@ -71,6 +71,12 @@ impl<'a> ServerBlock<'a> {
         if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
     }
 
+    /// Whether nginx chooses between two servers by name.
+    fn shares_address(&self, other: &ServerBlock<'_>) -> bool {
+        let is_of_other = |own: &Listen| other.listens.iter().any(|one| one.key() == own.key());
+        self.listens.iter().any(is_of_other)
+    }
+
     /// Whether a name is one of the server, or below a wildcard of it.
     fn covers(&self, name: &str) -> bool {
         covers(&self.names, name)
@@ -241,7 +247,7 @@ pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
         let Some(CanonicalName { name, others }) = &server.canonical else { continue };
         let is_of_other = servers.iter().any(|one| {
             let is_closer = one.names.contains(name) || !server.covers(name) && one.covers(name);
-            is_closer && !std::ptr::eq(one, server)
+            is_closer && one.shares_address(server) && !std::ptr::eq(one, server)
         });
         let gets_unknown = server.is_default && !server.is_closed;
         let is_own = server.names.contains(name);

@@ -38,7 +38,9 @@ fn all_names_but_the_canonical_one_are_redirected() {
         assert!(site(&imported, host).contains(others), "{}", imported.toml);
     }
     assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
-    let imported = of_servers(&format!("server {{ TLS server_name _; {one} }}"));
+    let plain = "server { listen 80; server_name example.com; \
+                 return 301 https://$host$request_uri; }";
+    let imported = of_servers(&format!("{plain} server {{ TLS server_name _; {one} }}"));
     assert!(site(&imported, "\"*\"").contains(others), "{}", imported.toml);
     assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
 }
@@ -135,6 +137,7 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
         assert!(site(&imported, "\"a.example\", \"*\"").contains(&alias), "{}", imported.toml);
         assert!(imported.toml.contains("redirect = 301"), "{}", imported.toml);
         assert!(imported.report.to_string().contains("renewals"), "{}", imported.report);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
     }
     let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
