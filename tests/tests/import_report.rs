@@ -244,6 +244,9 @@ fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
         "location @app { fastcgi_pass unix:/run/www.sock; }",
         "location ~* ^/(cart|checkout)/ { set $skip 1; try_files $uri /index.php?$args; }",
         "location /shop/ { location /shop/cart { if ($uri) { set $SKIP 1; } } }",
+        "if ($http_cookie ~ \"role=admin|sid=\") { set $skip 1; }",
+        "if ($http_cookie ~* \"prestashop|wikiuserid\") { set $skip 1; }",
+        "if ($request_uri ~* \"\\?\") { set $skip 1; }",
     ] {
         let (_, report, toml) = report_of(&site(exception));
         assert!(!toml.contains("[sites.cache]"), "{exception}\n{toml}");

@@ -73,7 +73,8 @@ pub fn matches_no_folder(expression: &str) -> bool {
     never_ends_in(expression, b"/")
 }
 
-fn never_ends_in(expression: &str, other: &[u8]) -> bool {
+/// Whether nothing that an expression matches has an ending.
+pub fn never_ends_in(expression: &str, other: &[u8]) -> bool {
     let text = expression.trim_start_matches("(?i)");
     values::alternatives(text).iter().all(|part| {
         let whole = regex_syntax::parse(part);

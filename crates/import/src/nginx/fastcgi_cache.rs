@@ -1,6 +1,7 @@
 //! `fastcgi_cache` as the page cache of a site: only if each exception from it has a counterpart,
 //! since a cache that stores too much shows pages to the wrong people.
 
+use super::cache_patterns::{AddressPatterns, cookies};
 use super::location::Location;
 use super::scope::Scope;
 use super::server::{ServerImport, refuses};
@@ -32,16 +33,54 @@ const BY_DEFAULT: [&str; 7] = [
 /// How long a page may be stale, which nginx does not say.
 const STALE: &str = "1h";
 
+/// Why an exception without a case in nginx is another one here.
+const CASE: &str = "names and paths are compared with their case here: those in another case are \
+                    cached";
+
+/// The variables that are a part of the request, and the kinds of exceptions from the cache.
+const VARIABLES: [(&str, &str); 3] =
+    [("cookie_", "cookies"), ("arg_", "parameters"), ("http_", "headers")];
+
 /// What the cache is written from.
+#[derive(Default)]
 struct CacheLines<'a> {
     section: SectionDraft,
     used: Vec<&'a Directive>,
+    /// Exceptions without a case in nginx.
+    with_case: Vec<&'a Directive>,
+}
+
+/// A variable of nginx that is a part of the request.
+struct RequestVariable<'v> {
+    /// The kind of exception.
+    kind: &'static str,
+    /// The name of the cookie, the parameter or the header.
+    name: &'v str,
 }
 
 impl<'a> CacheLines<'a> {
     fn push(&mut self, list: &str, text: &str, from: &'a Directive) {
         self.section.push(list, Placed::new(toml_text::string(text), &from.place));
         self.used.push(from);
+    }
+
+    /// An exception for each request with this cookie, parameter or header.
+    fn variable(&mut self, prefix: &str, variable: &RequestVariable<'_>, from: &'a Directive) {
+        let RequestVariable { kind, name } = variable;
+        let list = format!("{prefix}_{kind}");
+        match *kind {
+            "headers" if name.eq_ignore_ascii_case("cookie") => {
+                self.push("private_cookies", "*", from);
+            }
+            "headers" => self.push(&list, &name.replace('_', "-"), from),
+            _ => {
+                let (lower, upper) = (name.to_ascii_lowercase(), name.to_ascii_uppercase());
+                for name in [*name, &lower, &upper] {
+                    self.push(&list, name, from);
+                }
+                self.with_case.push(from);
+            }
+        }
     }
 }
 
@@ -57,6 +96,9 @@ impl<'a> ServerImport<'_, 'a> {
         let lines = no_other_scripts(only, locations).and_then(|()| self.cache_lines(&only.scope));
         match lines {
             Ok(lines) => {
+                for line in &lines.with_case {
+                    self.report.changed(&line.place, &line.shown(), CASE);
+                }
                 lines.used.iter().for_each(|one| {
                     self.keep(one);
                     one.block.iter().for_each(|inner| self.report.cover(inner));
@@ -77,7 +119,7 @@ impl<'a> ServerImport<'_, 'a> {
         &self,
         scope: &Scope<'a>,
     ) -> Result<CacheLines<'a>, (&'a Directive, &'static str)> {
-        let mut lines = CacheLines { section: SectionDraft::default(), used: Vec::new() };
+        let mut lines = CacheLines::default();
         let zone = scope.get("fastcgi_cache");
         lines.used.extend(zone);
         if let Some(key) = scope.get("fastcgi_cache_key") {
@@ -137,17 +179,9 @@ impl<'a> ServerImport<'_, 'a> {
         line: &'a Directive,
         lines: &mut CacheLines<'a>,
     ) -> Result<(), (&'a Directive, &'static str)> {
-        let simple = [("$cookie_", "cookies"), ("$arg_", "parameters"), ("$http_", "headers")];
-        for (start, list) in simple {
-            if let Some(name) = variable.strip_prefix(start) {
-                if list == "headers" && name == "cookie" {
-                    lines.push("private_cookies", "*", line);
-                    return Ok(());
-                }
-                let name = if list == "headers" { name.replace('_', "-") } else { name.to_owned() };
-                lines.push(&format!("{prefix}_{list}"), &name, line);
-                return Ok(());
-            }
+        if let Some(variables) = request_variables(variable) {
+            variables.iter().for_each(|one| lines.variable(prefix, one, line));
+            return Ok(());
         }
         let sets = |one: &&Directive| sets(one, variable);
         let server: Vec<&'a Directive> = self.scope.directives().iter().collect();
@@ -188,6 +222,26 @@ fn no_other_scripts<'a>(
         Some(other) => Err((other.directive, "its scripts have no cache")),
         None => Ok(()),
     }
+}
+
+/// The variables of a text that has no others, as `$arg_a$arg_b`: it is set if one of them is.
+fn request_variables(text: &str) -> Option<Vec<RequestVariable<'_>>> {
+    text.strip_prefix('$')?.split('$').map(request_variable).collect()
+}
+
+/// A variable without its `$`, if it is a part of the request.
+fn request_variable(text: &str) -> Option<RequestVariable<'_>> {
+    let text = match text.strip_prefix('{') {
+        Some(inner) => inner.strip_suffix('}')?,
+        None => text,
+    };
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    VARIABLES.iter().find_map(|(begin, kind)| {
+        let name = text.strip_prefix(begin).filter(|name| is_name(name))?;
+        Some(RequestVariable { kind, name })
+    })
 }
 
 /// Whether a directive sets a variable, whose name has no case.
@@ -256,77 +310,33 @@ fn condition<'a>(
             lines.push("bypass_parameters", "*", line);
             lines.push("no_store_parameters", "*", line);
         }
-        ["$request_uri" | "$uri", "~*" | "~", text] => {
-            for part in globs(&unquoted(text)).ok_or((line, "a path of `if` has no counterpart"))? {
-                lines.push("no_store_paths", &part, line);
-                lines.push("bypass_paths", &part, line);
-            }
-        }
-        ["$http_cookie", "~*" | "~", text] => {
-            for part in
-                globs(&unquoted(text)).ok_or((line, "a cookie of `if` has no counterpart"))?
+        [of @ ("$request_uri" | "$uri"), how @ ("~*" | "~"), text] => {
+            let patterns = match *of {
+                "$uri" => AddressPatterns::of_path(&unquoted(text), *how == "~"),
+                _ => AddressPatterns::of(&unquoted(text), *how == "~"),
+            };
+            let patterns = patterns.ok_or((line, "an address of `if` has no counterpart"))?;
+            for (part, patterns) in [("paths", patterns.paths), ("parameters", patterns.parameters)]
             {
-                lines.push("private_cookies", &part, line);
-                // Names are compared with their case here.
-                if parts[1] == "~*" {
-                    lines.push("private_cookies", &part.to_ascii_lowercase(), line);
-                    lines.push("private_cookies", &part.to_ascii_uppercase(), line);
+                for pattern in patterns {
+                    lines.push(&format!("no_store_{part}"), &pattern, line);
+                    lines.push(&format!("bypass_{part}"), &pattern, line);
                 }
             }
+            lines.with_case.extend((*how == "~*").then_some(line));
+        }
+        ["$http_cookie", how @ ("~*" | "~"), text] => {
+            let patterns = cookies(&unquoted(text), *how == "~");
+            let why = match *how {
+                "~" => "a cookie of `if` has no counterpart",
+                _ => "the case of a cookie's name is unknown, or a cookie has no counterpart",
+            };
+            for pattern in patterns.ok_or((line, why))? {
+                lines.push("private_cookies", &pattern, line);
+            }
+            lines.with_case.extend((*how == "~*").then_some(line));
         }
         _ => return Err((line, "a test of `if` has no counterpart")),
     }
     Ok(())
-}
-
-/// The alternatives of an expression as patterns with `*`, for at least the same texts.
-fn globs(expression: &str) -> Option<Vec<String>> {
-    let inner = expression.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-    let inner = inner.filter(|text| !text.contains(['(', ')'])).unwrap_or(expression);
-    values::alternatives(inner).into_iter().map(glob).collect()
-}
-
-fn glob(text: &str) -> Option<String> {
-    let mut out = if text.starts_with('^') { String::new() } else { "*".to_owned() };
-    let mut letters = text.trim_start_matches('^').chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '$' if letters.peek().is_none() => return Some(out),
-            '\\' => out.push(letters.next().filter(|c| !c.is_ascii_alphanumeric())?),
-            '.' => out.push('*'),
-            '[' => {
-                letters.find(|c| *c == ']')?;
-                out.push('*');
-            }
-            // What may be absent, or repeated: any text.
-            '*' | '+' if out.ends_with('*') => {}
-            c if c.is_ascii_alphanumeric() || "/-_=,;:@".contains(c) => out.push(c),
-            _ => return None,
-        }
-    }
-    out.push('*');
-    while out.contains("**") {
-        out = out.replace("**", "*");
-    }
-    Some(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn alternatives_become_patterns_for_at_least_the_same_texts() {
-        let of = |text: &str| globs(text).map(|all| all.join(" "));
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            of("/wp-admin/|/xmlrpc.php|wp-.*.php"),
-            some("*/wp-admin/* */xmlrpc*php* *wp-*php*")
-        );
-        assert_eq!(of("comment_author|wordpress_[a-f0-9]+"), some("*comment_author* *wordpress_*"));
-        assert_eq!(of("^/a$"), some("/a"));
-        for text in ["a(b|c)", "ab?", "a{2}", "\\d"] {
-            assert_eq!(of(text), None, "{text}");
-        }
-    }
 }

@@ -15,6 +15,16 @@ use crate::toml_text;
 const DECIDING_IN_IF: [&str; 8] =
     ["return", "deny", "allow", "auth_basic", "fastcgi_pass", "proxy_pass", "root", "alias"];
 
+/// The file of the script that the path names.
+const SCRIPT_FILES: [&str; 6] = [
+    "$document_root$fastcgi_script_name",
+    "$document_root/$fastcgi_script_name",
+    "$document_root$uri",
+    "$realpath_root$fastcgi_script_name",
+    "$realpath_root$uri",
+    "$request_filename",
+];
+
 impl<'a> ServerImport<'_, 'a> {
     /// `if` in the forms that have a counterpart.
     pub(super) fn condition(&mut self, condition: &Directive, location: Option<&Location<'a>>) {
@@ -32,6 +42,11 @@ impl<'a> ServerImport<'_, 'a> {
         }
         if location.is_none() && self.mapped(condition, test) {
             return;
+        }
+        let runs_php = |one: &Location<'a>| one.scope.own("fastcgi_pass").next().is_some();
+        if location.is_some_and(runs_php) && refuses_missing_script(condition, test) {
+            self.keep(condition);
+            return condition.block.iter().for_each(|one| self.report.cover(one));
         }
         let parts: Vec<&str> = test.splitn(3, ' ').collect();
         let by_path = match parts.as_slice() {
@@ -137,4 +152,12 @@ impl<'a> ServerImport<'_, 'a> {
         self.push("deny", back, toml);
         true
     }
+}
+
+/// `if (!-f …) { return 404; }` for the script of the path: one without a file never runs.
+fn refuses_missing_script(condition: &Directive, test: &str) -> bool {
+    let file = test.strip_prefix("!-f ").or(test.strip_prefix("!-e ")).map(str::trim);
+    let is_back = |one: &Directive| one.name == "return" && one.arguments == ["404"];
+    file.is_some_and(|file| SCRIPT_FILES.contains(&file))
+        && matches!(condition.block.as_slice(), [back] if is_back(back))
 }

@@ -158,7 +158,7 @@ fn an_intranet_site_beside_a_public_one_is_named() {
         assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
     }
     let usual = "server { listen 80; listen [::]:80; server_name a.example; root /srv/a; }\n\
-                 server { listen 443 ssl; server_name b.example; root /srv/b; }";
+                 server { listen 80; listen 443 ssl; server_name b.example; root /srv/b; }";
     assert!(of_http(usual, "").report.keeps_access());
 }
 

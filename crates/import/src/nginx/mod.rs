@@ -2,8 +2,14 @@
 
 mod access_logs;
 mod access_rules;
+#[cfg(test)]
+mod cache_exceptions_tests;
+mod cache_patterns;
 mod client_tests;
+#[cfg(test)]
+mod directives_tests;
 mod fastcgi_cache;
+mod file_types;
 mod folder_scripts;
 mod if_blocks;
 mod known;
@@ -19,6 +25,7 @@ mod location_search;
 mod missing_files;
 mod own_paths;
 mod php_locations;
+mod prefix_paths;
 mod redirect_target;
 mod responses;
 mod routing;
@@ -26,7 +33,11 @@ mod scope;
 mod served_files;
 mod served_sites;
 mod server;
+mod server_block;
 mod sites;
+#[cfg(test)]
+mod sites_tests;
+mod standard_parameters;
 pub mod tree;
 
 use crate::source_directive::Directive;
@@ -48,7 +59,8 @@ use crate::{FileReader, Imported};
 /// One sentence: the configuration cannot be read or has a syntax error, or serves nothing.
 pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Imported, String> {
     let mut report = ImportReport::default();
-    let tree = tree::read(files, main, &mut report)?;
+    let mut tree = tree::read(files, main, &mut report)?;
+    prefix_paths::complete(&mut tree, folder_of(main), files, &mut report);
     let mut pools = PoolPlan::read(files, fpm, &mut report);
     let none = || format!("{main} has no block `http`");
     let http = tree.iter().find(|directive| directive.name == "http").ok_or_else(none)?;
@@ -81,10 +93,14 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
+/// The folder of the configuration.
+fn folder_of(main: &str) -> &str {
+    main.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
 /// What `http` says about upstream servers and zones.
 fn context(main: &str, scope: &Scope<'_>, report: &mut ImportReport) -> HttpContext {
-    let folder = main.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
-    let mut context = HttpContext { folder, ..HttpContext::default() };
+    let mut context = HttpContext { folder: folder_of(main).to_owned(), ..HttpContext::default() };
     for upstream in scope.own("upstream") {
         let servers = upstream.block.iter().filter(|one| one.name == "server");
         let servers = servers.map(|one| one.first().to_owned()).collect();

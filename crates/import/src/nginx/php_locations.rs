@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use maitred_rules::Pattern;
 
-use super::known::STANDARD_PARAMETERS;
 use super::location::{Location, Matcher};
 use super::server::{ANY_SCRIPT, ServerImport, refuses};
+use super::standard_parameters::is_standard;
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
 use crate::regex_shapes::ends_otherwise;
@@ -185,7 +185,8 @@ impl<'a> ServerImport<'_, 'a> {
                     let why = "scripts get this header as clients send it: they must not trust it";
                     self.report.access_left_out(&param.place, &param.shown(), why);
                 }
-                _ if STANDARD_PARAMETERS.contains(&name) || value.is_empty() => self.keep(param),
+                _ if is_standard(name) => self.standard_parameter(param, location),
+                _ if value.is_empty() => self.keep(param),
                 _ if value.contains('$') => {
                     let why = "scripts do not get this parameter: its value is not fixed";
                     self.report.left_out(&param.place, &param.shown(), why);
@@ -414,7 +415,7 @@ fn is_named(location: &Location<'_>) -> bool {
 /// Whether a parameter replaces a header of clients.
 fn is_of_client(name: &str, value: &str) -> bool {
     let header = name.strip_prefix("HTTP_").map(str::to_ascii_lowercase);
-    let is_other = !STANDARD_PARAMETERS.contains(&name);
+    let is_other = !is_standard(name);
     header.is_some_and(|header| is_other && value != format!("$http_{header}"))
 }
 

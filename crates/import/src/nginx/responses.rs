@@ -115,6 +115,8 @@ impl<'a> ServerImport<'_, 'a> {
         let path = (!is_all).then_some(path);
         let of_server: Vec<String> =
             self.scope.group(&["add_header"]).iter().map(|one| one.shown()).collect();
+        let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
+        let is_shared = front != "\"\"" && !is_php;
         for header in scope.own("add_header") {
             let same_name = of_server.iter().any(|one| {
                 one.split(' ').nth(1).is_some_and(|name| name.eq_ignore_ascii_case(header.first()))
@@ -123,6 +125,11 @@ impl<'a> ServerImport<'_, 'a> {
                 true => self.keep(header),
                 false => {
                     self.header(header, path.as_deref(), if same_name { "set" } else { "add" });
+                    if is_shared && !header.argument(1).contains('$') {
+                        let why =
+                            "responses of the front controller to these paths have it as well";
+                        self.report.changed(&header.place, &header.shown(), why);
+                    }
                 }
             }
         }
@@ -130,10 +137,9 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "the headers of the server are sent here as well: tables add up";
             self.report.changed(&location.directive.place, &location.directive.shown(), why);
         }
-        let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
         for expires in scope.own("expires") {
             self.expires(expires, path.as_deref());
-            if front != "\"\"" && !is_php {
+            if is_shared {
                 let why = "responses of the front controller to these paths have it as well, \
                            unless they have a Cache-Control";
                 self.report.changed(&expires.place, &expires.shown(), why);
@@ -257,8 +263,14 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
+    /// `limit_req` and `limit_conn` of a location, or without a path those of the server, which may
+    /// be those of `http`.
     fn limits(&mut self, scope: &Scope<'a>, path: Option<&str>) {
-        for limit in scope.own("limit_req") {
+        let all = |name: &str| match path {
+            Some(_) => scope.own(name).collect(),
+            None => scope.group(&[name]),
+        };
+        for limit in all("limit_req") {
             let zone = limit.arguments.iter().find_map(|one| one.strip_prefix("zone="));
             let Some(rate) = zone.and_then(|zone| self.rates.get(zone)).cloned() else {
                 let why = "its zone does not count clients by address; write `rate_limit`";
@@ -276,7 +288,7 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "further requests get a 429 at once, where nginx delays them or sends a 503";
             self.report.changed(&limit.place, &limit.shown(), why);
         }
-        for limit in scope.own("limit_conn") {
+        for limit in all("limit_conn") {
             let is_address = self.by_address.contains(limit.first());
             if !is_address || path.is_some() {
                 let why = "only a number of requests for each client and site can be limited \

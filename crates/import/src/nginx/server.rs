@@ -135,6 +135,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         let ends = self.rewrites(&self.scope.clone(), None);
         if !ends {
             for location in &locations {
+                self.file_types(&location.scope, Some(location));
                 let is_sent_by_scripts = self.folder(location, &locations);
                 let is_named = matches!(location.matcher, Matcher::Named(_));
                 if !is_named {
@@ -149,6 +150,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             self.missing_files(&locations);
         }
         self.server_responses();
+        self.file_types(&self.scope.clone(), None);
         self.listings(&locations);
         self.server_expires();
         locations.iter().for_each(|one| self.keep(one.directive));

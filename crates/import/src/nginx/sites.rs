@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::listeners;
-use super::redirect_target::{TargetKind, target};
+use super::location::Matcher;
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
+use super::server_block::{
+    MovedName, OtherName, ServerBlock, mark_defaults, move_other_names, redirect_of,
+};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
@@ -17,53 +19,8 @@ use crate::toml_text;
 /// Document roots of nginx's packages, for sites that have none.
 const DEFAULT_ROOTS: [&str; 2] = ["/usr/share/nginx/html", "/usr/share/nginx"];
 
-/// A server, and what it is as a whole.
-struct ServerBlock<'a> {
-    directive: &'a Directive,
-    scope: Scope<'a>,
-    listens: Vec<Listen>,
-    names: Vec<String>,
-    /// Those that are expressions, or end in `*`, with their directives.
-    other_names: Vec<OtherName<'a>>,
-    is_default: bool,
-    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
-    to_https: Option<u16>,
-    /// It refuses every request.
-    is_closed: bool,
-    /// Names that are redirected elsewhere: the name, the target, the status, the directive.
-    moved: Vec<MovedName<'a>>,
-    /// The `if` blocks that these come from.
-    conditions: Vec<&'a Directive>,
-}
-
-/// A name of a server that no site can have.
-struct OtherName<'a> {
-    text: String,
-    from: &'a Directive,
-}
-
-/// A name of a server that is redirected.
-struct MovedName<'a> {
-    host: String,
-    to: String,
-    status: String,
-    from: &'a Directive,
-}
-
-impl ServerBlock<'_> {
-    fn has_tls(&self) -> bool {
-        self.listens.iter().any(|one| one.is_tls)
-    }
-
-    fn has_plain(&self) -> bool {
-        self.listens.iter().any(|one| !one.is_tls)
-    }
-
-    /// All of it is a redirect to HTTPS.
-    fn is_only_redirect(&self) -> bool {
-        self.to_https.is_some() && !self.has_tls()
-    }
-}
+/// The paths of files by which a name is proven to a certificate authority (RFC 8555 §8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// The import of all servers.
 pub(super) struct SitesImport<'w, 'a> {
@@ -79,10 +36,15 @@ impl<'a> SitesImport<'_, 'a> {
         let directives: Vec<&'a Directive> = self.scope.own("server").collect();
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
+        let tls = servers.iter().filter(|one| one.has_tls());
+        let tls_names: Vec<String> = tls.flat_map(|one| one.names.clone()).collect();
+        servers.iter_mut().for_each(|one| self.whole(one, &tls_names));
         mark_defaults(&mut servers);
+        move_other_names(&mut servers);
         servers.iter().for_each(|one| self.other_names(one, &servers));
         self.listen(&servers, file);
         self.tls(&servers, file);
+        self.https_redirect(&servers, file);
         // Names with TLS first: of two servers for a name, this one stays.
         let (tls, plain): (Vec<_>, Vec<_>) = servers.iter().partition(|one| one.has_tls());
         let mut taken = BTreeSet::new();
@@ -92,62 +54,6 @@ impl<'a> SitesImport<'_, 'a> {
         file.sites.sort_by_key(|site| {
             servers.iter().position(|one| one.directive.place.to_string() == site.from)
         });
-    }
-
-    fn block(&mut self, directive: &'a Directive) -> ServerBlock<'a> {
-        let scope = self.scope.inside(directive);
-        self.report.kept(&directive.place, &directive.shown());
-        let (listens, others) = listeners::of(&scope);
-        for listen in scope.own("listen") {
-            match others.contains(&listen.shown()) {
-                true => self.report.left_out(
-                    &listen.place,
-                    &listen.shown(),
-                    "only TCP addresses serve sites; HTTP/3 is not served",
-                ),
-                false => self.report.kept(&listen.place, &listen.shown()),
-            }
-        }
-        let (names, other_names) = self.names(&scope);
-        let mut block = ServerBlock {
-            directive,
-            listens,
-            is_default: false,
-            to_https: None,
-            is_closed: false,
-            moved: Vec::new(),
-            conditions: Vec::new(),
-            names,
-            other_names,
-            scope,
-        };
-        self.whole(&mut block);
-        block
-    }
-
-    fn names(&mut self, scope: &Scope<'a>) -> (Vec<String>, Vec<OtherName<'a>>) {
-        let (mut names, mut others) = (Vec::new(), Vec::new());
-        for directive in scope.own("server_name") {
-            let before = others.len();
-            for name in &directive.arguments {
-                let name = name.to_ascii_lowercase();
-                match name.as_str() {
-                    "" | "_" => {}
-                    "*" => names.push("*".to_owned()),
-                    _ if name.starts_with('.') => {
-                        names.extend([name[1..].to_owned(), format!("*{name}")]);
-                    }
-                    _ if name.starts_with('~') || name.ends_with('*') || name.contains('$') => {
-                        others.push(OtherName { text: name, from: directive });
-                    }
-                    _ => names.push(name),
-                }
-            }
-            if others.len() == before {
-                self.report.kept(&directive.place, &directive.shown());
-            }
-        }
-        (names, others)
     }
 
     /// Names that no site can have are those of the site for all others, if there is one.
@@ -166,72 +72,6 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.left_out(&from.place, &from.shown(), &why);
             }
         }
-    }
-
-    /// What a server is as a whole: a redirect, or closed.
-    fn whole(&mut self, block: &mut ServerBlock<'a>) {
-        for condition in block.scope.own("if") {
-            let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
-            let parts: Vec<&str> = test.split_whitespace().collect();
-            let Some((to, status)) = redirect_of(&condition.block) else { continue };
-            match parts.as_slice() {
-                ["$scheme", "=", "http"]
-                | ["$https", "=", ""]
-                | ["$https", "=" | "!=", "on"]
-                | ["$https"]
-                | ["$server_port", "=", "80"]
-                | ["$scheme", "!=", "https"]
-                    if is_https(&to, &block.names) =>
-                {
-                    block.to_https = status.parse().ok();
-                }
-                ["$host" | "$http_host", "=", name]
-                    if is_https(&to, &block.names)
-                        && !block.has_tls()
-                        && block.names.iter().any(|one| one == name) =>
-                {
-                    block.to_https = status.parse().ok();
-                }
-                ["$host" | "$http_host", how @ ("=" | "!="), name] => {
-                    let hosts: Vec<String> = match *how {
-                        "=" => vec![(*name).to_owned()],
-                        _ => block.names.iter().filter(|one| one != name).cloned().collect(),
-                    };
-                    let Ok(to) = target(&to, TargetKind::Return, name, false) else { continue };
-                    for host in hosts {
-                        let (to, status) = (to.clone(), status.clone());
-                        block.moved.push(MovedName { host, to, status, from: condition });
-                    }
-                }
-                _ => continue,
-            }
-            self.report.kept(&condition.place, &condition.shown());
-            block.conditions.push(condition);
-            condition.block.iter().for_each(|one| self.report.cover(one));
-        }
-        let back = block.scope.own("return").next();
-        let own: Vec<Directive> = block.directive.block.clone();
-        let is_simple = block.scope.own("location").all(|one| {
-            one.shown().contains("/.well-known/acme-challenge")
-                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
-        });
-        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
-        let redirect =
-            redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
-        if let Some((to, status)) = redirect.filter(|_| is_simple)
-            && is_https(&to, &block.names)
-            && !block.has_tls()
-        {
-            block.to_https = status.parse().ok();
-        }
-        let mut rejects = block.scope.own("ssl_reject_handshake");
-        let rejects = rejects.any(|one| one.first() == "on");
-        let refuses = rejects
-            || back.is_some_and(|one| {
-                one.arguments.len() == 1
-                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
-            });
-        block.is_closed = refuses && !block.is_only_redirect();
     }
 
     fn listen(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
@@ -287,23 +127,54 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.kept(&versions.place, &versions.shown());
             }
         }
-        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
-        let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
+    }
+
+    /// `redirect` in [tls], which is for all sites or for none.
+    fn https_redirect(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
         let is_plain =
             |one: &&ServerBlock<'_>| one.has_plain() && one.to_https.is_none() && !one.is_closed;
-        match servers.iter().find(is_plain) {
-            None => {
-                let status = if [301, 308].contains(&status) { status } else { 301 };
-                let status = Placed::new(status.to_string(), &first.directive.place);
-                file.tls.set("redirect", status);
-            }
-            Some(plain) => {
-                let why = format!(
-                    "plain HTTP is redirected for all sites or for none, and the server at {} is \
-                     served over it: set `redirect` in [tls]",
-                    plain.directive.place
-                );
-                self.report.left_out(&first.directive.place, "return 301 https://…", &why);
+        let has_both = !file.tls.is_empty() && file.server.has("listen");
+        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
+        let tls_alone: Vec<&ServerBlock<'a>> =
+            servers.iter().filter(|one| has_both && is_over_tls_alone(one, servers)).collect();
+        let alone = tls_alone.first().map(|one| (*one, 301));
+        let Some((first, status)) = redirects.or(alone).filter(|_| !file.tls.is_empty()) else {
+            return;
+        };
+        let Some(plain) = servers.iter().find(is_plain) else {
+            let status = if [301, 308].contains(&status) { status } else { 301 };
+            let status = Placed::new(status.to_string(), &first.directive.place);
+            file.tls.set("redirect", status);
+            return self.redirected(servers, &tls_alone);
+        };
+        if redirects.is_some() {
+            let why = format!(
+                "plain HTTP is redirected for all sites or for none, and the server at {} is \
+                 served over it: set `redirect` in [tls]",
+                plain.directive.place
+            );
+            self.report.left_out(&first.directive.place, "return 301 https://…", &why);
+        }
+        let is_reached = |one: &ServerBlock<'_>| {
+            is_plain(&one) && one.listens.iter().any(|l| !l.is_tls && !l.is_loopback())
+        };
+        for one in tls_alone.iter().filter(|_| servers.iter().any(is_reached)) {
+            let why = "it was served over TLS alone, and plain HTTP serves it here: set \
+                       `redirect` in [tls]";
+            self.report.access_left_out(&one.directive.place, "listen", why);
+        }
+    }
+
+    /// Says what the redirect of all plain HTTP changes for servers that have none.
+    fn redirected(&mut self, servers: &[ServerBlock<'a>], tls_alone: &[&ServerBlock<'a>]) {
+        for one in tls_alone {
+            let why = "plain HTTP is redirected to it, which had nothing to serve";
+            self.report.changed(&one.directive.place, "listen", why);
+        }
+        for one in servers.iter().filter(|one| one.is_closed && one.has_plain()) {
+            for back in one.scope.own("return") {
+                let why = "plain HTTP is redirected to HTTPS, whatever the name";
+                self.report.changed(&back.place, &back.shown(), why);
             }
         }
     }
@@ -336,6 +207,7 @@ impl<'a> SitesImport<'_, 'a> {
             && server.names.iter().all(has_tls)
             && file.tls.value("redirect").is_some()
         {
+            self.challenges(server, all, file);
             self.report.drop_server(server.directive);
             return;
         }
@@ -386,6 +258,49 @@ impl<'a> SitesImport<'_, 'a> {
         let mut site = import.import(&hosts, &fallback);
         self.reach(server, all, &mut site);
         file.sites.push(site);
+    }
+
+    /// The files by which a name is proven to a certificate authority, over plain HTTP in nginx.
+    /// The redirect comes first here, and leads such a client to the site.
+    fn challenges(
+        &mut self,
+        server: &ServerBlock<'a>,
+        all: &[ServerBlock<'a>],
+        file: &mut FileDraft,
+    ) {
+        let is_one = |one: &&Directive| one.shown().contains(CHALLENGES.trim_end_matches('/'));
+        for location in server.scope.own("location").filter(is_one) {
+            let Directive { place, .. } = location;
+            let Some(folder) = challenge_folder(&server.scope.inside(location), location) else {
+                let why =
+                    "plain HTTP is redirected, and renewals find no file: set `acme` in [tls]";
+                self.report.left_out(place, &location.shown(), why);
+                continue;
+            };
+            let is_of_it = |one: &ServerBlock<'_>| {
+                let has_name = server.names.iter().any(|name| one.names.contains(name));
+                one.has_tls() && (has_name || one.is_default || server.names.is_empty())
+            };
+            let places: Vec<String> = all
+                .iter()
+                .filter(|one| is_of_it(one))
+                .map(|one| one.directive.place.to_string())
+                .collect();
+            for site in file.sites.iter_mut().filter(|site| places.contains(&site.from)) {
+                let settings = &mut site.settings;
+                settings.entry(
+                    "aliases",
+                    CHALLENGES,
+                    Placed::new(toml_text::string(&folder), place),
+                );
+                let why = "no PHP in this location";
+                let scripts = toml_text::string(&format!("{CHALLENGES}*"));
+                settings.push("deny_php", Placed::because(scripts, place, why));
+            }
+            let why = "plain HTTP is redirected, also for renewals of certificates, which find the \
+                       file over HTTPS: try one, or set `acme` in [tls]";
+            self.report.changed(place, &location.shown(), why);
+        }
     }
 
     /// Names a server without a name that nginx has for unknown names at addresses of its own.
@@ -440,17 +355,36 @@ fn moved_site(
     site
 }
 
-/// nginx's default server of each address; only one of all can be that here.
-fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
-    let named = servers.iter().position(|one| one.names.iter().any(|name| name == "*"));
-    let set = servers.iter().position(|one| {
-        one.listens.iter().any(|listen| listen.is_default) && !one.is_only_redirect()
-    });
-    let first = servers.iter().position(|one| !one.is_only_redirect());
-    if named.is_none()
-        && let Some(index) = set.or(first)
-    {
-        servers[index].is_default = true;
+/// The folder of a location for the files of challenges.
+fn challenge_folder(scope: &Scope<'_>, location: &Directive) -> Option<String> {
+    if ["return", "proxy_pass", "fastcgi_pass", "rewrite"].iter().any(|name| scope.has(name)) {
+        return None;
+    }
+    let fixed = |one: &&Directive| !one.first().contains('$') && one.first().starts_with('/');
+    if let Some(alias) = scope.own("alias").next() {
+        let path = Matcher::of(location).literal()?;
+        let is_all =
+            !path.is_exact && path.text.trim_end_matches('/') == CHALLENGES.trim_end_matches('/');
+        let folder = Some(alias).filter(|_| is_all).filter(fixed)?;
+        return Some(folder.first().trim_end_matches('/').to_owned());
+    }
+    let root = scope.get("root").filter(fixed)?.first().trim_end_matches('/');
+    Some(format!("{root}{}", CHALLENGES.trim_end_matches('/')))
+}
+
+/// Whether a server has names that no plain HTTP leads to.
+fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
+    let is_other = !server.has_tls() || server.has_plain() || server.is_closed;
+    if is_other || redirect_of(&server.directive.block).is_some() {
+        return false;
+    }
+    let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
+    let leads = |one: &ServerBlock<'_>, name: &String| {
+        one.names.contains(name) || one.to_https.is_some() && one.names.is_empty()
+    };
+    match server.names.is_empty() {
+        true => !plain().any(|one| one.names.is_empty()),
+        false => server.names.iter().any(|name| !plain().any(|one| leads(one, name))),
     }
 }
 
@@ -466,40 +400,4 @@ fn is_default_of_address(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> b
         let set = same.iter().find(|(_, is_default)| *is_default).or(same.first());
         set.is_some_and(|(one, _)| std::ptr::eq(*one, server))
     })
-}
-
-/// The target and the status, if a block does nothing but redirect.
-fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
-    let back = block.iter().find(|one| one.name == "return");
-    if let Some(back) = back {
-        return match back.argument(0) {
-            status @ ("301" | "302" | "303" | "307" | "308") => {
-                Some((back.argument(1).to_owned(), status.to_owned()))
-            }
-            url if url.starts_with("http") => Some((url.to_owned(), "302".to_owned())),
-            _ => None,
-        };
-    }
-    let rewrite = block.iter().find(|one| one.name == "rewrite")?;
-    let status = match rewrite.argument(2) {
-        "permanent" => "301",
-        "redirect" => "302",
-        _ => return None,
-    };
-    let to = rewrite.argument(1).replace("/$1", "$request_uri").replace("$1", "$request_uri");
-    let is_all = ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", ".*", "^.*$"];
-    is_all
-        .contains(&rewrite.first())
-        .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
-}
-
-/// Whether a target is the same address over HTTPS.
-fn is_https(to: &str, names: &[String]) -> bool {
-    let Some(rest) = to.strip_prefix("https://") else { return false };
-    let rest = rest.replace("${", "$").replace('}', "");
-    let Some(host) = rest.strip_suffix("$request_uri") else { return false };
-    let only = |name: &str| names == [name.to_owned()];
-    ["$host", "$http_host"].contains(&host)
-        || only(host)
-        || host == "$server_name" && names.len() == 1
 }

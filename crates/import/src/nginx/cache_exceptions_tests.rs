@@ -1,0 +1,70 @@
+//! Exceptions from `fastcgi_cache`: each has a counterpart, or no page is cached.
+
+use super::laxer_tests::of_server;
+use crate::Imported;
+
+/// The import of a server with a cache and these exceptions.
+fn of_cache(server: &str, exceptions: &str) -> Imported {
+    of_server(&format!(
+        "set $skip 0; set $other 0; {server}\n\
+         location ~ \\.php$ {{ fastcgi_pass unix:/run/php.sock; fastcgi_cache WP; \
+         fastcgi_cache_valid 1m; {exceptions} }}"
+    ))
+}
+
+/// A list of the cache is this one.
+fn has_list(imported: &Imported, name: &str, items: &[&str]) {
+    let toml = &imported.toml;
+    let (_, list) = toml.split_once(&format!("\n{name} = [\n")).expect(toml);
+    let (list, _) = list.split_once("\n]").expect(toml);
+    let found: Vec<&str> = list.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert_eq!(found, items, "{name}\n{toml}");
+}
+
+#[test]
+fn each_variable_of_an_exception_is_one_of_its_own() {
+    let imported = of_cache("", "fastcgi_no_cache $cookie_nocache $arg_nocache$arg_comment;");
+    has_list(&imported, "no_store_cookies", &["nocache", "NOCACHE"]);
+    has_list(&imported, "no_store_parameters", &["nocache", "NOCACHE", "comment", "COMMENT"]);
+    let imported = of_cache("", "fastcgi_cache_bypass $cookie_a${http_x_purge} $cookie_sessionId;");
+    has_list(&imported, "bypass_cookies", &["a", "A", "sessionId", "sessionid", "SESSIONID"]);
+    has_list(&imported, "bypass_headers", &["x-purge"]);
+    assert!(imported.report.to_string().contains("compared with their case"));
+}
+
+#[test]
+fn no_page_is_cached_where_an_exception_is_about_more_than_a_name_or_a_path() {
+    let no_cache = "fastcgi_no_cache $skip;";
+    for (server, exceptions) in [
+        ("", "fastcgi_no_cache $skip$other;"),
+        ("", "fastcgi_no_cache $skip$arg_a;"),
+        ("", "fastcgi_no_cache $arg_add-to-cart;"),
+        ("", "fastcgi_no_cache $cookie_a:$cookie_b;"),
+        ("", "fastcgi_no_cache $cookie_;"),
+        ("if ($http_cookie ~ \"role=admin|sid=\") { set $skip 1; }", no_cache),
+        ("if ($http_cookie ~* \"prestashop|wikiuserid\") { set $skip 1; }", no_cache),
+        ("if ($request_uri ~ \"\\?\") { set $skip 1; }", no_cache),
+    ] {
+        let imported = of_cache(server, exceptions);
+        let Imported { toml, report, .. } = &imported;
+        assert!(!toml.contains("[sites.cache]"), "{server}{exceptions}\n{toml}");
+        assert!(report.to_string().contains("no page is cached"), "{server}{exceptions}\n{report}");
+    }
+}
+
+#[test]
+fn an_exception_about_the_query_is_one_of_its_parameters() {
+    let server = "if ($request_uri ~* \"preview=true|\\?s=|add-to-cart=|/Cart/\") { set $skip 1; }";
+    let imported = of_cache(server, "fastcgi_no_cache $skip;");
+    has_list(&imported, "no_store_parameters", &["*preview", "s", "*add-to-cart"]);
+    has_list(
+        &imported,
+        "no_store_paths",
+        &["*preview=true*", "*add-to-cart=*", "*/Cart/*", "*/cart/*"],
+    );
+    let server = "if ($http_cookie ~* \"comment_author|wordpress_[a-f0-9]+|wp-postpass|\
+                  wordpress_logged_in\") { set $skip 1; }";
+    let imported = of_cache(server, "fastcgi_no_cache $skip;");
+    let cookies = ["*comment_author*", "*wordpress_*", "*wp-postpass*", "*wordpress_logged_in*"];
+    has_list(&imported, "private_cookies", &cookies);
+}

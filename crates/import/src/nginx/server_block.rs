@@ -1,0 +1,321 @@
+//! A server of nginx as a whole: its addresses and names, and whether it redirects or refuses.
+
+use super::listeners;
+use super::redirect_target::{TargetKind, target};
+use super::scope::Scope;
+use super::sites::SitesImport;
+use crate::listen_addresses::Listen;
+use crate::source_directive::Directive;
+
+/// A server, and what it is as a whole.
+pub(super) struct ServerBlock<'a> {
+    pub(super) directive: &'a Directive,
+    pub(super) scope: Scope<'a>,
+    pub(super) listens: Vec<Listen>,
+    pub(super) names: Vec<String>,
+    /// Those that are expressions, or end in `*`, with their directives.
+    pub(super) other_names: Vec<OtherName<'a>>,
+    pub(super) is_default: bool,
+    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
+    pub(super) to_https: Option<u16>,
+    /// It refuses every request.
+    pub(super) is_closed: bool,
+    /// Names that are redirected elsewhere: the name, the target, the status, the directive.
+    pub(super) moved: Vec<MovedName<'a>>,
+    /// The only name that is not redirected.
+    pub(super) canonical: Option<CanonicalName<'a>>,
+    /// The `if` blocks that these come from.
+    pub(super) conditions: Vec<&'a Directive>,
+}
+
+/// A name of a server that no site can have.
+pub(super) struct OtherName<'a> {
+    pub(super) text: String,
+    pub(super) from: &'a Directive,
+}
+
+/// The name to which a server redirects all others.
+pub(super) struct CanonicalName<'a> {
+    name: String,
+    others: MovedName<'a>,
+}
+
+/// A name of a server that is redirected.
+#[derive(Clone)]
+pub(super) struct MovedName<'a> {
+    pub(super) host: String,
+    pub(super) to: String,
+    pub(super) status: String,
+    pub(super) from: &'a Directive,
+}
+
+impl ServerBlock<'_> {
+    pub(super) fn has_tls(&self) -> bool {
+        self.listens.iter().any(|one| one.is_tls)
+    }
+
+    pub(super) fn has_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls)
+    }
+
+    /// All of it is a redirect to HTTPS.
+    pub(super) fn is_only_redirect(&self) -> bool {
+        self.to_https.is_some() && !self.has_tls()
+    }
+}
+
+impl<'a> ServerBlock<'a> {
+    /// The variable `$server_name`; empty if it is no name of a host.
+    fn server_name(&self) -> &'a str {
+        let first = self.scope.own("server_name").next().map(Directive::first).unwrap_or_default();
+        if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
+    }
+
+    /// Whether nginx chooses between two servers by name.
+    fn shares_address(&self, other: &ServerBlock<'_>) -> bool {
+        let is_of_other = |own: &Listen| other.listens.iter().any(|one| one.key() == own.key());
+        self.listens.iter().any(is_of_other)
+    }
+
+    /// Whether a name is one of the server, or below a wildcard of it.
+    fn covers(&self, name: &str) -> bool {
+        covers(&self.names, name)
+    }
+}
+
+impl<'a> SitesImport<'_, 'a> {
+    pub(super) fn block(&mut self, directive: &'a Directive) -> ServerBlock<'a> {
+        let scope = self.scope.inside(directive);
+        self.report.kept(&directive.place, &directive.shown());
+        let (listens, others) = listeners::of(&scope);
+        for listen in scope.own("listen") {
+            match others.contains(&listen.shown()) {
+                true => self.report.left_out(
+                    &listen.place,
+                    &listen.shown(),
+                    "only TCP addresses serve sites; HTTP/3 is not served",
+                ),
+                false => self.report.kept(&listen.place, &listen.shown()),
+            }
+        }
+        let (names, other_names) = self.names(&scope);
+        ServerBlock {
+            directive,
+            listens,
+            is_default: false,
+            to_https: None,
+            is_closed: false,
+            moved: Vec::new(),
+            canonical: None,
+            conditions: Vec::new(),
+            names,
+            other_names,
+            scope,
+        }
+    }
+
+    fn names(&mut self, scope: &Scope<'a>) -> (Vec<String>, Vec<OtherName<'a>>) {
+        let (mut names, mut others) = (Vec::new(), Vec::new());
+        for directive in scope.own("server_name") {
+            let before = others.len();
+            for name in &directive.arguments {
+                let name = name.to_ascii_lowercase();
+                match name.as_str() {
+                    "" | "_" => {}
+                    "*" => names.push("*".to_owned()),
+                    _ if name.starts_with('.') => {
+                        names.extend([name[1..].to_owned(), format!("*{name}")]);
+                    }
+                    _ if name.starts_with('~') || name.ends_with('*') || name.contains('$') => {
+                        others.push(OtherName { text: name, from: directive });
+                    }
+                    _ => names.push(name),
+                }
+            }
+            if others.len() == before {
+                self.report.kept(&directive.place, &directive.shown());
+            }
+        }
+        (names, others)
+    }
+
+    /// What a server is as a whole: a redirect, or closed. `tls_names` are those of all servers.
+    pub(super) fn whole(&mut self, block: &mut ServerBlock<'a>, tls_names: &[String]) {
+        let conditions: Vec<&'a Directive> = block.scope.own("if").collect();
+        for condition in conditions {
+            let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
+            let parts: Vec<&str> = test.split_whitespace().collect();
+            let Some((to, status)) = redirect_of(&condition.block) else { continue };
+            match parts.as_slice() {
+                ["$scheme", "=", "http"]
+                | ["$https", "=", ""]
+                | ["$https", "=" | "!=", "on"]
+                | ["$https"]
+                | ["$server_port", "=", "80"]
+                | ["$scheme", "!=", "https"]
+                    if is_https(&to, &block.names, tls_names) =>
+                {
+                    self.leads_to_https(block, condition, &to, &status);
+                }
+                ["$host" | "$http_host", "=", name]
+                    if is_same_over_https(&to, &block.names)
+                        && !block.has_tls()
+                        && block.names.iter().any(|one| one == name) =>
+                {
+                    block.to_https = status.parse().ok();
+                }
+                ["$host" | "$http_host", how @ ("=" | "!="), name] => {
+                    let own = block.server_name();
+                    let Ok(to) = target(&to, TargetKind::Return, own, false) else { continue };
+                    let name = if *name == "$server_name" { own } else { name };
+                    if name.is_empty() || name.contains('$') {
+                        continue;
+                    }
+                    let (name, host) = (name.to_owned(), "*".to_owned());
+                    let moved = MovedName { host, to, status, from: condition };
+                    match *how {
+                        "=" => block.moved.push(MovedName { host: name, ..moved }),
+                        _ => block.canonical = Some(CanonicalName { name, others: moved }),
+                    }
+                }
+                _ => continue,
+            }
+            self.report.kept(&condition.place, &condition.shown());
+            block.conditions.push(condition);
+            condition.block.iter().for_each(|one| self.report.cover(one));
+        }
+        let back = block.scope.own("return").next();
+        let own: Vec<Directive> = block.directive.block.clone();
+        let is_simple = block.scope.own("location").all(|one| {
+            one.shown().contains("/.well-known/acme-challenge")
+                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
+        });
+        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
+        let redirect =
+            redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
+        if let Some((to, status)) = redirect.filter(|_| is_simple)
+            && is_https(&to, &block.names, tls_names)
+            && !block.has_tls()
+        {
+            self.leads_to_https(block, block.directive, &to, &status);
+        }
+        let mut rejects = block.scope.own("ssl_reject_handshake");
+        let rejects = rejects.any(|one| one.first() == "on");
+        let refuses = rejects
+            || back.is_some_and(|one| {
+                one.arguments.len() == 1
+                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
+            });
+        block.is_closed = refuses && !block.is_only_redirect();
+    }
+
+    /// A server redirects its plain HTTP to HTTPS.
+    fn leads_to_https(
+        &mut self,
+        block: &mut ServerBlock<'a>,
+        from: &Directive,
+        to: &str,
+        status: &str,
+    ) {
+        block.to_https = status.parse().ok();
+        if !is_same_over_https(to, &block.names) {
+            let why = "plain HTTP is redirected to HTTPS of the requested name";
+            self.report.changed(&from.place, &from.shown(), why);
+        }
+    }
+}
+
+/// nginx's default server of each address; only one of all can be that here.
+pub(super) fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
+    let named = servers.iter().position(|one| one.names.iter().any(|name| name == "*"));
+    let set = servers.iter().position(|one| {
+        one.listens.iter().any(|listen| listen.is_default) && !one.is_only_redirect()
+    });
+    let first = servers.iter().position(|one| !one.is_only_redirect());
+    if named.is_none()
+        && let Some(index) = set.or(first)
+    {
+        servers[index].is_default = true;
+    }
+}
+
+/// Redirects the names of servers to the canonical ones. An unknown name is one of the default
+/// server, and the canonical one may be such a name, or below a wildcard.
+pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
+    for index in 0..servers.len() {
+        let server = &servers[index];
+        let Some(CanonicalName { name, others }) = &server.canonical else { continue };
+        let is_of_other = servers.iter().any(|one| {
+            let is_closer = one.names.contains(name) || !server.covers(name) && one.covers(name);
+            is_closer && one.shares_address(server) && !std::ptr::eq(one, server)
+        });
+        let gets_unknown = server.is_default && !server.is_closed;
+        let is_own = server.names.contains(name);
+        let is_new = !is_own && !is_of_other && (gets_unknown || server.covers(name));
+        let hosts = server.names.iter().filter(|one| *one != name).cloned();
+        let hosts = hosts.chain(gets_unknown.then(|| "*".to_owned()));
+        let moved: Vec<_> = hosts.map(|host| MovedName { host, ..others.clone() }).collect();
+        let name = name.clone();
+        servers[index].moved.extend(moved);
+        if is_new {
+            servers[index].names.push(name);
+        }
+    }
+}
+
+/// The target and the status, if a block does nothing but redirect.
+pub(super) fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
+    let back = block.iter().find(|one| one.name == "return");
+    if let Some(back) = back {
+        return match back.argument(0) {
+            status @ ("301" | "302" | "303" | "307" | "308") => {
+                Some((back.argument(1).to_owned(), status.to_owned()))
+            }
+            url if url.starts_with("http") => Some((url.to_owned(), "302".to_owned())),
+            _ => None,
+        };
+    }
+    let rewrite = block.iter().find(|one| one.name == "rewrite")?;
+    let status = match rewrite.argument(2) {
+        "permanent" => "301",
+        "redirect" => "302",
+        _ => return None,
+    };
+    let to = rewrite.argument(1).replace("/$1", "$request_uri").replace("$1", "$request_uri");
+    let is_all = ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", ".*", "^.*$"];
+    is_all
+        .contains(&rewrite.first())
+        .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
+}
+
+/// Whether a name is one of some names, or below a wildcard of them.
+fn covers(names: &[String], name: &str) -> bool {
+    let is_below = |wildcard: &str| {
+        let begin = name.strip_suffix(wildcard).filter(|_| wildcard.starts_with('.'));
+        begin.is_some_and(|begin| !begin.is_empty())
+    };
+    names.iter().any(|one| one == name || one.strip_prefix('*').is_some_and(is_below))
+}
+
+/// The host of a target that is the requested path over HTTPS.
+fn https_host(to: &str) -> Option<String> {
+    let rest = to.strip_prefix("https://")?.replace("${", "$").replace('}', "");
+    rest.strip_suffix("$request_uri").map(str::to_owned)
+}
+
+/// Whether a target is the same address over HTTPS.
+fn is_same_over_https(to: &str, names: &[String]) -> bool {
+    https_host(to).is_some_and(|host| {
+        ["$host", "$http_host"].contains(&host.as_str())
+            || names == std::slice::from_ref(&host)
+            || host == "$server_name" && names.len() == 1
+    })
+}
+
+/// Whether a target is the same address over HTTPS, perhaps with another name that has TLS where
+/// all names have it.
+fn is_https(to: &str, names: &[String], tls_names: &[String]) -> bool {
+    let have_tls = || !names.is_empty() && names.iter().all(|name| covers(tls_names, name));
+    let is_known = |host: String| covers(tls_names, &host) && have_tls();
+    is_same_over_https(to, names) || https_host(to).is_some_and(is_known)
+}
