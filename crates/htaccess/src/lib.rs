@@ -9,7 +9,7 @@ mod cookie;
 mod directives;
 mod expr;
 pub mod file;
-mod handlers;
+pub mod handlers;
 mod limits;
 mod modules;
 pub mod overrides;

@@ -3,16 +3,15 @@
 
 use super::config_reader;
 use super::host_import::HostImport;
-use crate::source_directive::Directive;
 
 /// What to do about a section.
 const SECTION: &str = "`.htaccess` files apply as if the name was not defined: write the lines \
                        that apply in Apache without the section";
 
 impl HostImport<'_, '_> {
-    /// The `<IfDefine>` and `${NAME}` of the `.htaccess` files below the document root, which
-    /// `line` lets apply.
-    pub(super) fn defined_names(&mut self, line: &Directive) {
+    /// The `<IfDefine>` and `${NAME}` of the `.htaccess` files below the document root.
+    pub(super) fn defined_names(&mut self) {
+        let Some(line) = self.override_line else { return };
         let Some(found) = self.files.below(&self.root, ".htaccess") else {
             if self.config.defines.is_empty() {
                 return;

@@ -66,6 +66,8 @@ pub(super) struct HostImport<'w, 'a> {
     pub(super) mapped: Vec<MappedFolder>,
     /// All sections for its paths, in the order in which Apache merges them.
     pub(super) sections: Vec<AreaSection<'a>>,
+    /// The last line by which `.htaccess` files of the document root apply.
+    pub(super) override_line: Option<&'a Directive>,
     /// The pools of some paths.
     pub(super) path_pools: Vec<PathPool<'a>>,
 }
@@ -91,6 +93,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             root: String::new(),
             mapped: Vec::new(),
             sections: Vec::new(),
+            override_line: None,
             path_pools: Vec::new(),
         }
     }
@@ -217,7 +220,8 @@ impl<'w, 'a> HostImport<'w, 'a> {
         if is_on {
             self.site.settings.set("htaccess", Placed::new("true".to_owned(), &place));
             self.overrides(names, last);
-            lines.last().iter().for_each(|one| self.defined_names(one));
+            self.override_line = lines.last().copied();
+            self.defined_names();
         }
         self.other_overrides(is_on);
         self.files_above_root();

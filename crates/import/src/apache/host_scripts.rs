@@ -90,6 +90,7 @@ impl<'a> HostImport<'_, 'a> {
         if is_module {
             self.pools_of_folders(&settings);
         }
+        self.handlers_of_files();
         self.programs();
         self.engines();
         self.settings_by_variable();

@@ -3,6 +3,7 @@
 mod closed_paths;
 pub mod config_reader;
 mod defined_names;
+mod file_handlers;
 mod folder_regex;
 mod host_access;
 mod host_addresses;
@@ -34,6 +35,8 @@ mod virtual_hosts;
 mod access_tests;
 #[cfg(test)]
 mod config_reader_tests;
+#[cfg(test)]
+mod htaccess_tests;
 #[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]
