@@ -11,7 +11,7 @@ mod expr;
 pub mod file;
 pub mod handlers;
 mod limits;
-mod modules;
+pub mod modules;
 pub mod overrides;
 pub mod process;
 pub mod read_log;

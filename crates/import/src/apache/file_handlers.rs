@@ -24,13 +24,14 @@ impl HandlerWords {
     /// Those of a line in sections for these files; none of a line that sets no handler.
     fn of(line: &Directive, area: &PathArea) -> Option<HandlerWords> {
         let words = vec![line.first().to_owned()];
+        let is_handler_type = line.first().to_ascii_lowercase().contains(HANDLER_TYPE);
         Some(match line.name.to_ascii_lowercase().as_str() {
             "sethandler" => HandlerWords { words, is_for_php: is_of_php(area) },
-            "forcetype" if line.first().contains(HANDLER_TYPE) => {
+            "forcetype" if is_handler_type => {
                 HandlerWords { words, is_for_php: is_of_php(area) }
             }
             "addhandler" => HandlerWords { words, is_for_php: adds_to_php_alone(line) },
-            "addtype" if line.first().contains(HANDLER_TYPE) => {
+            "addtype" if is_handler_type => {
                 HandlerWords { words, is_for_php: adds_to_php_alone(line) }
             }
             "rewriterule" => {
@@ -46,12 +47,7 @@ impl HostImport<'_, '_> {
     /// `.htaccess` files that choose another pool of php-fpm than that of the site, or by which PHP
     /// runs files here that Apache sends.
     pub(super) fn handlers_of_files(&mut self) {
-        let Some(line) = self.override_line else { return };
-        let Some(files) = self.htaccess_files() else {
-            let why = "its folders are too many, too deep, or not readable: scripts for which a \
-                       `.htaccess` file names another pool of php-fpm run in that of the site here";
-            return self.report.access_left_out(&line.place, &line.shown(), why);
-        };
+        let files = self.override_line.and_then(|_| self.htaccess_files()).unwrap_or_default();
         files.iter().for_each(|lines| self.handlers_in(lines, &PathArea::all()));
     }
 
