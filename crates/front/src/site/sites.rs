@@ -159,7 +159,7 @@ impl Sites {
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
                 .filter(|site| site.has_tenant_of(config, resources.lookups))
-                .filter(|site| Arc::ptr_eq(&site.servers, &servers))
+                .filter(|site| !settings.rules.htaccess || Arc::ptr_eq(&site.servers, &servers))
                 // Its log may have been opened only now.
                 .filter(|site| {
                     let log = SiteLog::of(&settings.access_log, resources.pool_access_logs);

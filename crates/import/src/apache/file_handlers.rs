@@ -27,9 +27,7 @@ impl HandlerWords {
         let is_handler_type = line.first().to_ascii_lowercase().contains(HANDLER_TYPE);
         Some(match line.name.to_ascii_lowercase().as_str() {
             "sethandler" => HandlerWords { words, is_for_php: is_of_php(area) },
-            "forcetype" if is_handler_type => {
-                HandlerWords { words, is_for_php: is_of_php(area) }
-            }
+            "forcetype" if is_handler_type => HandlerWords { words, is_for_php: is_of_php(area) },
             "addhandler" => HandlerWords { words, is_for_php: adds_to_php_alone(line) },
             "addtype" if is_handler_type => {
                 HandlerWords { words, is_for_php: adds_to_php_alone(line) }

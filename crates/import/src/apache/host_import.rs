@@ -178,7 +178,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         let mut place = self.place.clone();
         let mut names = vec!["index.html".to_owned()];
         if let Some((_, lines)) = of_root.last() {
-            lines.iter().for_each(|line| place.clone_from(&line.place));
+            lines.last().iter().for_each(|line| place.clone_from(&line.place));
             names = index_names(lines);
             for line in lines.iter().filter(|line| line.arguments.iter().any(|one| is_path(one))) {
                 let why = "an index is the name of a file";
@@ -187,8 +187,9 @@ impl<'w, 'a> HostImport<'w, 'a> {
         }
         for (_, lines) in &others {
             let mut new = index_names(lines);
+            let has_none = new.is_empty();
             new.retain(|name| !names.contains(name) && !is_path(name));
-            if let Some(last) = lines.last().filter(|_| !new.is_empty()) {
+            if let Some(last) = lines.last().filter(|_| has_none || !new.is_empty()) {
                 let why = "the names are those of the whole site";
                 self.report.changed(&last.place, &last.shown(), why);
             }
