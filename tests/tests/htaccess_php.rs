@@ -2,7 +2,9 @@
 
 use maitred_tests::http::{self, Request};
 use maitred_tests::peer::{Peer, PeerSetup};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, is_root, public_folder, write_file,
+};
 use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
 
@@ -76,5 +78,51 @@ fn php_fpm_gets_the_path_info_of_a_rewrite() {
         let response = http::ask(server.address(), &Request::get(page));
         assert_eq!(response.text(), format!("{page} - /index.php /index.php{page} "));
     }
+    server.stop();
+}
+
+#[test]
+fn a_script_whose_handler_names_another_pool_does_not_run() {
+    let sockets = public_folder();
+    let socket = |name: &str| sockets.path().join(format!("php-{name}.sock")).display().to_string();
+    let handler = |name: &str| {
+        format!(
+            "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:{}|fcgi://localhost\"\n\
+             </FilesMatch>\n",
+            socket(name)
+        )
+    };
+    let script = "<?php echo 'runs';";
+    let own = handler("alice");
+    let files = [("own/.htaccess", own.as_str()), ("own/x.php", script)];
+    let root = document_root(&files);
+    for (folder, name) in [("other", "bob"), ("unknown", "php-fpm")] {
+        write_file(root.path(), &format!("{folder}/.htaccess"), handler(name).as_bytes());
+        write_file(root.path(), &format!("{folder}/x.php"), script.as_bytes());
+    }
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+    let server = Setup::new(root.path())
+        .pool(&format!("listen = {:?}", socket("alice")))
+        .pool(&format!(
+            "[pools.bob]\npm = \"static\"\nmax_children = 1\nlisten = {:?}",
+            socket("bob")
+        ))
+        .site("pool = \"www\"\nhtaccess = true")
+        .workers(1)
+        .start();
+    let ask = |path: &str| http::ask(server.address(), &Request::get(path));
+    let mark = server.log().mark();
+    for _ in 0..2 {
+        assert_eq!(ask("/own/x.php").text(), "runs");
+        assert_eq!(ask("/unknown/x.php").text(), "runs");
+        assert_eq!(ask("/other/x.php").status, 500);
+    }
+    server.expect_log(mark, "which is the pool bob");
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    let (_, said) = run_maitred(&["explain", "/other/x.php", "--config", file]);
+    assert!(said.contains("500") && said.contains("the pool bob"), "{said}");
     server.stop();
 }

@@ -1,5 +1,8 @@
 //! What handlers and media types stand for.
 
+/// The port of a FastCGI server whose URL has none (`proxy_fcgi_canon`).
+const FCGI_PORT: u16 = 8000;
+
 /// The handler of PHP.
 pub const PHP: &[u8] = b"application/x-httpd-php";
 
@@ -11,10 +14,22 @@ pub fn is_php_name(name: &[u8]) -> bool {
 /// Whether a handler or a media type stands for PHP, whatever its version: the names of mod_php,
 /// of hosts (`application/x-httpd-ea-php83`, `x-mapp-php8`, `php83-script`) and of php-fpm.
 pub fn is_php_handler(name: &[u8]) -> bool {
-    const STARTS: [&[u8]; 5] = [b"application/x-", b"x-", b"php", b"lsphp", b"proxy:"];
-    STARTS.iter().any(|start| name.starts_with(start))
+    const STARTS: [&[u8]; 4] = [b"application/x-", b"x-", b"php", b"lsphp"];
+    (STARTS.iter().any(|start| name.starts_with(start)) || fcgi_server(name).is_some())
         && memchr::memmem::find(name, b"php").is_some()
         && !shows_source(name)
+}
+
+/// The FastCGI server that a handler in lower case passes files to: `unix:/run/x.sock` or
+/// `host:port`.
+pub fn fcgi_server(name: &[u8]) -> Option<String> {
+    let text = str::from_utf8(name.strip_prefix(b"proxy:")?).ok()?;
+    if let Some((socket, url)) = text.strip_prefix("unix:").and_then(|rest| rest.split_once('|')) {
+        return url.starts_with("fcgi:").then(|| format!("unix:{socket}"));
+    }
+    let server = text.strip_prefix("fcgi://")?.split('/').next().unwrap_or_default();
+    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    Some(if has_port { server.to_owned() } else { format!("{server}:{FCGI_PORT}") })
 }
 
 /// Whether PHP shows the source of the file.

@@ -19,6 +19,7 @@ use crate::http::hosts::host_name;
 use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, NAME, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
+use crate::site::fastcgi_servers::{FastcgiServers, ScriptRunner};
 use crate::site::resolver::{Resolver, Route};
 
 /// Directives about access: the lines that are shown with a refusal.
@@ -133,6 +134,15 @@ impl Explainer<'_> {
                 Route::Script(_) | Route::RedirectSlash(_) => self.refuse(403, "it is no file"),
             },
             Outcome::Script => {
+                let runner = match asked.runner {
+                    Runner::Pool { name, .. } => ScriptRunner::Pool(name),
+                    Runner::Upstream(upstream) => ScriptRunner::Upstream(upstream),
+                };
+                let servers = FastcgiServers::of(self.config);
+                let handler = request.handler.as_deref().unwrap_or_default();
+                if let Some(why) = servers.refusal(handler, runner) {
+                    return self.refuse(500, &why);
+                }
                 self.variables(&request, asked.runner);
                 match resolver.script_at(&name, &request.path_info) {
                     Ok(script) => self.script(&path, &script, asked.runner),

@@ -11,6 +11,7 @@ use maitred_htaccess::request::{Addresses, Client, Request};
 use maitred_htaccess::table::Table;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 
+use crate::backend::Backend;
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
@@ -22,6 +23,7 @@ use crate::handler::{htaccess_listing, htaccess_users, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
+use crate::site::fastcgi_servers::ScriptRunner;
 use crate::site::name_lookups;
 use crate::site::resolver::{Refused, Resolver, RootVersion, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
@@ -98,7 +100,7 @@ pub async fn route<'r>(
         };
         (verdict, root) = (again.verdict, again.root);
     }
-    log_mistake(context, thread, &verdict.outcome);
+    log_mistake(context, thread, &verdict);
     let checked = context.site.check_root(root_before).await;
     if let Err(refused) = checked.and(root_before.is(root)) {
         return refusal::of_path(&refused).into();
@@ -299,6 +301,7 @@ impl Evaluated {
             Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
+            Outcome::Script if refused_handler(context, &request).is_some() => failed(500),
             Outcome::File => match resolve(context, name).await {
                 Route::File(entry) => {
                     // The search for the file may have found another root than the evaluation.
@@ -497,13 +500,26 @@ fn redirect(status: u16, request: &Request) -> TextResponse {
 }
 
 /// Logs what the owner of the files has to mend.
-fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
-    let said = match outcome {
+fn log_mistake(context: &RequestContext<'_>, thread: &Thread, verdict: &Verdict) {
+    let said = match &verdict.outcome {
         Outcome::Mistake(mistake) => mistake.to_string(),
         Outcome::TooCostly => too_costly(&context.path),
+        Outcome::Script => match refused_handler(context, &verdict.request) {
+            Some(why) => format!("{}: {why}", context.path.escape_debug()),
+            None => return,
+        },
         _ => return,
     };
     thread.shared.troubles.htaccess_failed(&context.site.settings.root, &said);
+}
+
+/// Why a script does not run by its handler.
+fn refused_handler(context: &RequestContext<'_>, request: &Request) -> Option<String> {
+    let runner = match context.backend {
+        Backend::Pool(pool) => ScriptRunner::Pool(&pool.name),
+        Backend::Upstream(upstream, _) => ScriptRunner::Upstream(upstream),
+    };
+    context.site.servers.refusal(request.handler.as_deref()?, runner)
 }
 
 /// What the log says about a path whose directives are too costly.

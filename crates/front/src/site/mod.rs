@@ -10,6 +10,7 @@ pub(crate) mod directory_watch;
 pub(crate) mod document_root;
 pub mod evaluation_time;
 pub(crate) mod fastcgi_listener;
+pub(crate) mod fastcgi_servers;
 pub mod files;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
@@ -50,6 +51,7 @@ use crate::site::compress::Compression;
 use crate::site::conf_memory::{CommonMemory, ConfMemory};
 use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
 use crate::site::evaluation_time::EvaluationTime;
+use crate::site::fastcgi_servers::FastcgiServers;
 use crate::site::files::StaticFile;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{
@@ -96,6 +98,19 @@ pub struct Site {
     pub proxies: Vec<Server>,
     /// The turns of lookups in its folders.
     pub tenant: Arc<Tenant>,
+    /// The FastCGI servers of the configuration.
+    pub servers: Arc<FastcgiServers>,
+}
+
+/// What the sites of one thread share.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedBySites<'a> {
+    /// The limits of each of their folders.
+    pub limits: TableLimits,
+    /// The memory for what `.htaccess` files say.
+    pub conf_memory: &'a CommonMemory,
+    /// The FastCGI servers of the configuration.
+    pub servers: &'a Arc<FastcgiServers>,
 }
 
 impl Site {
@@ -103,13 +118,13 @@ impl Site {
     ///
     /// # Errors
     /// One sentence: its rules are wrong, or its pool is not configured.
-    pub fn open(
+    pub(crate) fn open(
         config: &Config,
         resources: Resources<'_>,
         settings: &maitred_config::Site,
-        limits: TableLimits,
-        conf_memory: &CommonMemory,
+        shared: SharedBySites<'_>,
     ) -> Result<Site, String> {
+        let SharedBySites { limits, conf_memory, servers } = shared;
         let chroot = match &settings.destination {
             Destination::Pool(name) => config.pool(name),
             Destination::Upstream(_) => None,
@@ -171,6 +186,7 @@ impl Site {
             aliases,
             proxies: Server::all(&settings.rules.proxy, resources.proxies),
             tenant,
+            servers: Arc::clone(servers),
         })
     }
 

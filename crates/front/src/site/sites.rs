@@ -19,11 +19,12 @@ use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::lookup_turns::AllTurns;
-use crate::site::Site;
 use crate::site::conf_memory::CommonMemory;
 use crate::site::fastcgi_listener::FastcgiSite;
+use crate::site::fastcgi_servers::FastcgiServers;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
+use crate::site::{SharedBySites, Site};
 
 /// Resources shared between sites and between threads.
 #[derive(Clone, Copy)]
@@ -75,6 +76,7 @@ pub struct Sites {
     /// The limits of each of their folders.
     limits: TableLimits,
     conf_memory: CommonMemory,
+    servers: Arc<FastcgiServers>,
     /// By listen address.
     listeners: HashMap<String, FastcgiSite>,
     /// The redirect of plain HTTP, if any.
@@ -140,6 +142,11 @@ impl Sites {
             ..TableLimits::default()
         };
         let conf_memory = before.map(|before| before.conf_memory.clone()).unwrap_or_default();
+        let servers = FastcgiServers::of(config);
+        let servers = match before.filter(|before| *before.servers == servers) {
+            Some(before) => Arc::clone(&before.servers),
+            None => Arc::new(servers),
+        };
         // With another number of sites or folders, each has another share.
         let before = before.filter(|before| before.limits == limits);
         resources.limits.forget_unused();
@@ -152,6 +159,7 @@ impl Sites {
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
                 .filter(|site| site.has_tenant_of(config, resources.lookups))
+                .filter(|site| !settings.rules.htaccess || Arc::ptr_eq(&site.servers, &servers))
                 // Its log may have been opened only now.
                 .filter(|site| {
                     let log = SiteLog::of(&settings.access_log, resources.pool_access_logs);
@@ -164,7 +172,11 @@ impl Sites {
                 });
             sites.push(match same {
                 Some(&site) => site.clone(),
-                None => Arc::new(Site::open(config, resources, settings, limits, &conf_memory)?),
+                None => {
+                    let conf_memory = &conf_memory;
+                    let shared = SharedBySites { limits, conf_memory, servers: &servers };
+                    Arc::new(Site::open(config, resources, settings, shared)?)
+                }
             });
         }
         Ok(Sites {
@@ -183,6 +195,7 @@ impl Sites {
             sites,
             limits,
             conf_memory,
+            servers,
             listeners: FastcgiSite::all(config, resources).into_iter().collect(),
             redirect: config.tls.as_ref().and_then(|tls| {
                 let (status, port) = (tls.redirect?, tls.port());

@@ -50,7 +50,8 @@ impl FileReader for AccessConf {
     }
 
     fn below(&self, folder: &str, name: &str) -> Option<Vec<String>> {
-        Some(vec![format!("{folder}/{name}")])
+        let file = format!("{folder}/{name}");
+        Some(if self.read(&file).is_ok() { vec![file] } else { Vec::new() })
     }
 
     fn has_links(&self, folder: &str) -> Option<bool> {

@@ -43,6 +43,11 @@ pub struct ApacheConfig {
 }
 
 impl ApacheConfig {
+    /// Whether Apache has a module, by its name in `<IfModule>`.
+    pub(super) fn has_module(&self, name: &str) -> bool {
+        has_module(&self.modules, name)
+    }
+
     /// A path, which may be relative to `ServerRoot`, as Apache compares it: without empty names,
     /// `.` and `..`, and without a slash at its end.
     pub fn absolute(&self, path: &str) -> String {
@@ -112,30 +117,6 @@ pub(super) fn htaccess(
         left: MAX_DIRECTIVES,
     };
     reader.file(file, 0)
-}
-
-/// The lines of a `.htaccess` file with names that the configuration defines: `<IfDefine>` and
-/// `${NAME}`.
-pub(super) fn lines_with_names(
-    files: &dyn FileReader,
-    file: &str,
-    config: &ApacheConfig,
-) -> Vec<Directive> {
-    let text = files.read(file).unwrap_or_default();
-    let file: Rc<str> = Rc::from(file);
-    let has_variable = |text: &str| {
-        let mut names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
-        names.any(|(name, _)| config.variables.contains_key(name))
-    };
-    let is_defined = |one: &Directive| config.defines.contains(one.first().trim_start_matches('!'));
-    let found = lines(text.as_bytes()).into_iter().filter_map(|line| {
-        let place = SourceLine { file: file.clone(), line: line.number, word: line.number };
-        let text = String::from_utf8_lossy(&line.text);
-        let directive = parsed(&text, place);
-        let has_name = has_variable(&text) || directive.is("<IfDefine") && is_defined(&directive);
-        has_name.then_some(directive)
-    });
-    found.collect()
 }
 
 /// The variables that a shell script such as Debian's `envvars` exports.
@@ -272,7 +253,9 @@ impl ConfigReader<'_> {
         nested: &mut Nested<'_>,
     ) -> Result<(), String> {
         let holds = match directive.name.to_ascii_lowercase().as_str() {
-            "<ifmodule" => Some(condition(directive.first(), |name| self.has_module(name))),
+            "<ifmodule" => {
+                Some(condition(directive.first(), |name| has_module(&self.modules, name)))
+            }
             "<ifdefine" => Some(condition(directive.first(), |name| self.defines.contains(name))),
             "<ifversion" => version_holds(&directive),
             "<macro" => {
@@ -415,18 +398,6 @@ impl ConfigReader<'_> {
         self.all(&source, depth + 1)
     }
 
-    /// `mpm_prefork_module`, `mod_php.c`, `prefork.c`.
-    fn has_module(&self, name: &str) -> bool {
-        let plain = name.strip_suffix("_module").map(str::to_owned).unwrap_or_else(|| {
-            let source = name.trim_end_matches(".c");
-            match source {
-                "prefork" | "event" | "worker" => format!("mpm_{source}"),
-                _ => source.trim_start_matches("mod_").to_owned(),
-            }
-        });
-        self.modules.contains(&plain)
-    }
-
     /// Replaces `${NAME}`.
     fn expanded(&self, text: &str) -> String {
         let mut out = String::new();
@@ -478,7 +449,7 @@ fn with_values(text: &str, values: &[(&str, &str)]) -> String {
 }
 
 /// A line as a directive or as the begin of a section, whose name starts with `<`.
-fn parsed(text: &str, place: SourceLine) -> Directive {
+pub(super) fn parsed(text: &str, place: SourceLine) -> Directive {
     let is_section = text.starts_with('<');
     let text = match is_section {
         true => text.strip_suffix('>').unwrap_or(text),
@@ -519,7 +490,20 @@ fn skip(source: &Source, at: &mut usize, name: &str) {
     }
 }
 
-fn condition(argument: &str, holds: impl Fn(&str) -> bool) -> bool {
+/// `mpm_prefork_module`, `mod_php.c`, `prefork.c`.
+fn has_module(modules: &BTreeSet<String>, name: &str) -> bool {
+    let plain = name.strip_suffix("_module").map(str::to_owned).unwrap_or_else(|| {
+        let source = name.trim_end_matches(".c");
+        match source {
+            "prefork" | "event" | "worker" => format!("mpm_{source}"),
+            _ => source.trim_start_matches("mod_").to_owned(),
+        }
+    });
+    modules.contains(&plain)
+}
+
+/// Whether a condition holds that a `!` negates.
+pub(super) fn condition(argument: &str, holds: impl Fn(&str) -> bool) -> bool {
     match argument.strip_prefix('!') {
         Some(name) => !holds(name),
         None => holds(argument),

@@ -1,8 +1,8 @@
 //! A virtual host as a site.
 
-use super::config_reader::{self, ApacheConfig};
+use super::config_reader::ApacheConfig;
 use super::mod_php_pools::ModPhpPools;
-use super::path_area::{MappedFolder, PathArea, is_shell_pattern};
+use super::path_area::{MappedFolder, PathArea};
 use super::path_pools::PathPool;
 use super::require_rules::is_requirement;
 use super::virtual_host::{MovedHost, VirtualHost};
@@ -17,6 +17,12 @@ use crate::toml_text;
 
 /// Document roots of packages, for hosts that have none.
 const DEFAULT_ROOT: &str = "/var/www/html";
+
+/// The directive for the names of index files.
+const INDEX_LINE: &str = "DirectoryIndex";
+
+/// Its value for none.
+const NO_INDEX: &str = "disabled";
 
 /// A part of the configuration that applies to some paths.
 #[derive(Debug, Clone)]
@@ -66,6 +72,8 @@ pub(super) struct HostImport<'w, 'a> {
     pub(super) mapped: Vec<MappedFolder>,
     /// All sections for its paths, in the order in which Apache merges them.
     pub(super) sections: Vec<AreaSection<'a>>,
+    /// The last line by which `.htaccess` files of the document root apply.
+    pub(super) override_line: Option<&'a Directive>,
     /// The pools of some paths.
     pub(super) path_pools: Vec<PathPool<'a>>,
 }
@@ -91,6 +99,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             root: String::new(),
             mapped: Vec::new(),
             sections: Vec::new(),
+            override_line: None,
             path_pools: Vec::new(),
         }
     }
@@ -111,6 +120,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.redirects();
         self.rewriting();
         self.pools_of_rewritten();
+        self.variables_of_files();
         self.proxies();
         self.access();
         self.responses();
@@ -157,230 +167,41 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.keep(root);
     }
 
-    /// The sections whose last directive of this name decides for the whole site.
-    fn of_root(&self, name: &str) -> Vec<&'a Directive> {
-        let all = self.sections.iter().filter(|one| one.area.is_all());
-        all.filter_map(|one| one.last(name)).collect()
-    }
-
+    /// `DirectoryIndex`: Apache adds the names of all lines of a section, and takes those of the
+    /// innermost section that has some.
     fn index(&mut self) {
-        let of_root = self.of_root("DirectoryIndex");
-        let mut names: Vec<String> = match of_root.last() {
-            Some(index) => index.arguments.clone(),
-            None => vec!["index.html".to_owned()],
-        };
-        of_root.iter().for_each(|one| self.keep(one));
-        let place = of_root.last().map_or(self.place.clone(), |index| index.place.clone());
-        let others: Vec<&'a Directive> = self
-            .sections
-            .iter()
-            .filter(|one| !one.area.is_all())
-            .flat_map(|one| one.all("DirectoryIndex"))
-            .collect();
-        for other in others {
-            self.keep(other);
-            let is_new = |name: &&String| !names.contains(name) && !name.contains('/');
-            let new: Vec<String> = other.arguments.iter().filter(is_new).cloned().collect();
-            if !new.is_empty() && other.first() != "disabled" {
-                let why = "the names are those of the whole site";
-                self.report.changed(&other.place, &other.shown(), why);
-                names.extend(new);
+        let sections = self.sections.clone();
+        let lines = sections.iter().map(|one| (one, one.all(INDEX_LINE)));
+        let lines = lines.filter(|(_, lines)| !lines.is_empty());
+        let (of_root, others): (Vec<_>, Vec<_>) = lines.partition(|(one, _)| one.area.is_all());
+        of_root.iter().chain(&others).flat_map(|(_, lines)| lines).for_each(|one| self.keep(one));
+        let mut place = self.place.clone();
+        let mut names = vec!["index.html".to_owned()];
+        if let Some((_, lines)) = of_root.last() {
+            lines.last().iter().for_each(|line| place.clone_from(&line.place));
+            names = index_names(lines);
+            for line in lines.iter().filter(|line| line.arguments.iter().any(|one| is_path(one))) {
+                let why = "an index is the name of a file";
+                self.report.left_out(&line.place, &line.shown(), why);
             }
         }
-        let has_path = names.iter().any(|name| name.contains('/'));
-        names.retain(|name| !name.contains('/') && name != "disabled");
-        if has_path && let Some(index) = of_root.last() {
-            let why = "an index is the name of a file";
-            self.report.left_out(&index.place, &index.shown(), why);
+        for (_, lines) in &others {
+            let mut new = index_names(lines);
+            let has_none = new.is_empty();
+            new.retain(|name| !names.contains(name) && !is_path(name));
+            if let Some(last) = lines.last().filter(|_| has_none || !new.is_empty()) {
+                let why = "the names are those of the whole site";
+                self.report.changed(&last.place, &last.shown(), why);
+            }
+            names.extend(new);
+        }
+        names.retain(|name| !is_path(name));
+        if names.is_empty() {
+            names.push(NO_INDEX.to_owned());
+            let why = "a site has an index: this name is that of no file";
+            self.report.changed(&place, &format!("{INDEX_LINE} {NO_INDEX}"), why);
         }
         self.site.settings.set("index", Placed::new(toml_text::strings(names), &place));
-    }
-
-    /// `AllowOverride`, and `.htaccess` files where it is another.
-    fn htaccess(&mut self) {
-        let is_own = |one: &&AreaSection<'a>| one.is_folder && one.area.is_all();
-        let list_of = |section: &AreaSection<'a>| section.last("AllowOverrideList");
-        let own: Vec<&AreaSection<'a>> = self.sections.iter().filter(is_own).collect();
-        let last = own.iter().rev().find_map(|one| one.last("AllowOverride"));
-        let list = own.iter().rev().find_map(|one| list_of(one));
-        let lines: Vec<&'a Directive> = own
-            .iter()
-            .flat_map(|one| [one.last("AllowOverride"), list_of(one)])
-            .flatten()
-            .collect();
-        lines.iter().for_each(|one| self.keep(one));
-        let mut names: Vec<String> = last.map(|one| one.arguments.clone()).unwrap_or_default();
-        names.extend(list.map(|one| one.arguments.clone()).unwrap_or_default());
-        names.retain(|name| !name.eq_ignore_ascii_case("none"));
-        let place = last.or(list).map_or(self.place.clone(), |one| one.place.clone());
-        let is_on = !names.is_empty();
-        if is_on {
-            self.site.settings.set("htaccess", Placed::new("true".to_owned(), &place));
-            self.overrides(names, last);
-            lines.last().iter().for_each(|one| self.defined_names(one));
-        }
-        self.other_overrides(is_on);
-        self.files_above_root();
-    }
-
-    fn overrides(&mut self, names: Vec<String>, from: Option<&'a Directive>) {
-        if names.iter().any(|name| name.eq_ignore_ascii_case("all")) {
-            return;
-        }
-        let mut all = Vec::new();
-        for name in names {
-            match name.split_once('=') {
-                Some((group, _)) if group.eq_ignore_ascii_case("options") => {
-                    all.push("Options".to_owned());
-                    if let Some(from) = from {
-                        let why = "files may set all options: they have no effect here but \
-                                   `Indexes`";
-                        self.report.changed(&from.place, &from.shown(), why);
-                    }
-                }
-                Some(_) => {
-                    if let Some(from) = from {
-                        let why = "a file with another directive gets a 500; set \
-                                   `htaccess_unknown = \"ignore\"` for unknown ones";
-                        self.report.left_out(&from.place, &from.shown(), why);
-                    }
-                }
-                None => all.push(name),
-            }
-        }
-        let place = from.map_or(self.place.clone(), |one| one.place.clone());
-        if !all.is_empty() {
-            let toml = toml_text::strings(all);
-            self.site.settings.set("htaccess_override", Placed::new(toml, &place));
-        }
-    }
-
-    /// `AllowOverride` of other folders: `.htaccess` files apply to the whole site or not at all.
-    fn other_overrides(&mut self, is_on: bool) {
-        let others: Vec<AreaSection<'a>> = self
-            .sections
-            .iter()
-            .filter(|one| one.is_folder && !one.area.is_all())
-            .cloned()
-            .collect();
-        for section in others {
-            let Some(line) = section.last("AllowOverride") else { continue };
-            let allows = !line.first().eq_ignore_ascii_case("none");
-            if allows == is_on && !self.is_alias(&section.area) || !allows && !is_on {
-                self.keep(line);
-                continue;
-            }
-            if !allows {
-                if self.is_alias(&section.area) {
-                    self.keep(line);
-                    continue;
-                }
-                let why = "`.htaccess` files apply in this folder as well, since they do in the \
-                           document root: take the right to write there from PHP, or deny the \
-                           folder";
-                self.report.access_left_out(&line.place, &line.shown(), why);
-                continue;
-            }
-            let folder = match &section.area {
-                PathArea::Below(prefix) => self.folder_of(prefix),
-                PathArea::Regex(_) => None,
-            };
-            let Some(folder) = folder else {
-                let why = "`.htaccess` files in these folders have no effect here: write their \
-                           rules by hand";
-                self.report.access_left_out(&line.place, &line.shown(), why);
-                continue;
-            };
-            let Some(mut found) = self.files.below(&folder, ".htaccess") else {
-                let why = "its folders are too many, too deep, or not readable: `.htaccess` files \
-                           in them have no effect here, so write their rules by hand";
-                self.report.access_left_out(&line.place, &line.shown(), why);
-                continue;
-            };
-            let count = found.len();
-            found.retain(|file| !self.written_for(file, &folder, &section.area));
-            match found.first() {
-                None if count > 0 => {
-                    let why = "the folders that a `.htaccess` file closes are denied, or run no \
-                               PHP; other changes of such files have no effect";
-                    self.report.changed(&line.place, &line.shown(), why);
-                }
-                None => {
-                    let why = "there is no `.htaccess` file; one would have no effect";
-                    self.report.changed(&line.place, &line.shown(), why);
-                }
-                Some(first) => {
-                    let why = format!(
-                        "{first} and {} others have no effect here: serve the folder as the root \
-                         of a site of its own with `htaccess = true`, or write their rules by hand",
-                        found.len() - 1
-                    );
-                    self.report.access_left_out(&line.place, &line.shown(), &why);
-                }
-            }
-        }
-    }
-
-    /// Writes the rules of a `.htaccess` file in an area, if it does nothing but close its folder
-    /// or turn PHP off there.
-    fn written_for(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
-        let PathArea::Below(prefix) = area else { return false };
-        let Some(inner) = file.strip_prefix(folder) else { return false };
-        let inner = inner.trim_end_matches("/.htaccess");
-        let below = PathArea::Below(format!("{prefix}{inner}"));
-        let folders = self
-            .sections
-            .iter()
-            .filter(|one| one.is_folder && area.covers(&one.area) && one.area.covers(&below));
-        let decides = folders.filter_map(|one| one.last("AllowOverride")).next_back();
-        if decides.is_some_and(|line| line.first().eq_ignore_ascii_case("none")) {
-            // Apache does not read it.
-            return true;
-        }
-        let Ok(lines) = config_reader::htaccess(self.files, file, self.config) else {
-            return false;
-        };
-        let of_kind = |wanted: HtaccessLine| lines.iter().filter(move |one| kind(one) == wanted);
-        let is_ordered = lines.iter().any(|one| one.is("Order"));
-        let closing = of_kind(HtaccessLine::Closes).next();
-        if of_kind(HtaccessLine::Other).next().is_some() || is_ordered && closing.is_none() {
-            return false;
-        }
-        if let Some(line) = closing {
-            self.push("deny", line, toml_text::string(&below.whole_pattern()));
-        } else if let Some(line) = of_kind(HtaccessLine::NoPhp).next() {
-            self.push("deny_php", line, toml_text::string(&below.whole_pattern()));
-        }
-        true
-    }
-
-    /// `.htaccess` files above the document root.
-    fn files_above_root(&mut self) {
-        let sections = self.sections.iter().filter(|one| one.is_folder && one.area.is_all());
-        let mut found = Vec::new();
-        for section in sections {
-            let Some(line) = section.last("AllowOverride") else { continue };
-            let folder = section.section.map(Directive::first).unwrap_or_default();
-            let folder = self.config.absolute(folder).trim_end_matches('/').to_owned();
-            let is_on = !line.first().eq_ignore_ascii_case("none");
-            if !is_on || is_shell_pattern(&folder) || folder == self.root {
-                continue;
-            }
-            let mut around = self.root.as_str();
-            while let Some((above, _)) =
-                around.rsplit_once('/').filter(|(a, _)| a.len() >= folder.len())
-            {
-                let file = format!("{above}/.htaccess");
-                if self.files.resolved(&file).is_some() {
-                    found.push((line, file));
-                }
-                around = above;
-            }
-        }
-        for (line, file) in found {
-            let why = format!("{file} is above the document root and has no effect here: move it");
-            self.report.access_left_out(&line.place, &line.shown(), &why);
-        }
     }
 
     /// The alias or the document root that an area is in; none of an expression.
@@ -471,28 +292,25 @@ pub(super) fn moved_site(moved: &MovedHost<'_>, place: &SourceLine) -> SiteDraft
     site
 }
 
-/// What a line of a `.htaccess` file does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HtaccessLine {
-    /// All clients are refused.
-    Closes,
-    /// Scripts do not run.
-    NoPhp,
-    /// Nothing by itself.
-    Nothing,
-    Other,
+/// The names that the lines of a section have together, each once (`add_index`).
+fn index_names(lines: &[&Directive]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for line in lines {
+        if line.arguments.len() == 1 && line.first().eq_ignore_ascii_case(NO_INDEX) {
+            names.clear();
+            continue;
+        }
+        for name in &line.arguments {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names
 }
 
-fn kind(line: &Directive) -> HtaccessLine {
-    let words = line.arguments.join(" ").to_ascii_lowercase();
-    match (line.name.to_ascii_lowercase().as_str(), words.as_str()) {
-        ("require", "all denied") | ("deny", "from all") => HtaccessLine::Closes,
-        ("php_flag" | "php_admin_flag" | "php_value", "engine off" | "engine 0") => {
-            HtaccessLine::NoPhp
-        }
-        ("order", _) | ("satisfy", "all") => HtaccessLine::Nothing,
-        _ => HtaccessLine::Other,
-    }
+fn is_path(name: &str) -> bool {
+    name.contains('/')
 }
 
 pub(super) fn is_files(directive: &Directive) -> bool {

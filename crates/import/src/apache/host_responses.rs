@@ -47,6 +47,19 @@ impl<'a> HostImport<'_, 'a> {
         }
         self.expires(&sections);
         self.compression(&sections);
+        self.canonical_name();
+    }
+
+    /// `UseCanonicalName`: a site of any host has no name of its own.
+    fn canonical_name(&mut self) {
+        let hosts = self.site.settings.value("hosts").unwrap_or_default();
+        let is_any = hosts.contains("\"*\"");
+        let line = self.of_host("UseCanonicalName").filter(|_| is_any);
+        if let Some(line) = line.filter(|line| !line.first().eq_ignore_ascii_case("off")) {
+            let why = "SERVER_NAME is the host that the client names: write the names of the site \
+                       in place of `*` into `hosts`";
+            self.report.changed(&line.place, &line.shown(), why);
+        }
     }
 
     fn header(&mut self, section: &AreaSection<'a>, line: &'a Directive) {
@@ -61,6 +74,12 @@ impl<'a> HostImport<'_, 'a> {
             "set" | "setifempty" => "set",
             "add" | "append" | "merge" => "add",
             "unset" => "unset",
+            "edit" | "edit*" if name.eq_ignore_ascii_case("Set-Cookie") => {
+                let why = "cookies have no flags from here: set `session.cookie_httponly` and \
+                           `session.cookie_secure` in `php_value` of the pool, and those of other \
+                           cookies in the application";
+                return self.report.access_left_out(&line.place, &line.shown(), why);
+            }
             _ => {
                 let why = "only `set`, `add`, `append`, `merge` and `unset` have a counterpart";
                 return self.report.left_out(&line.place, &line.shown(), why);

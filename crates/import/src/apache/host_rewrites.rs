@@ -21,6 +21,9 @@ use crate::values::alternatives;
 const OTHER_FRONT: &str = "a site has one front controller, which is a script at its top; serve \
                            the folder as a site of its own";
 
+/// The value of `FallbackResource` for none.
+const DISABLED: &str = "disabled";
+
 /// The line that turns rewriting on.
 const ON: &str = "RewriteEngine on";
 
@@ -53,11 +56,8 @@ impl<'a> HostImport<'_, 'a> {
                 Some(scope) => self.rules_of(&section.directives, &scope),
                 None => self.rules_elsewhere(section),
             }
-            self.fallback_resource(section);
         }
-        let server: Vec<AreaSection<'a>> =
-            sections.into_iter().filter(|one| one.section.is_none()).collect();
-        server.iter().for_each(|section| self.fallback_resource(section));
+        self.fallback_resources(&sections);
         self.rules_of_server();
         self.rules_of_files();
         if !self.site.settings.has("front_controller") && !self.site.settings.has("htaccess") {
@@ -124,14 +124,32 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    fn fallback_resource(&mut self, section: &AreaSection<'a>) {
-        let Some(line) = section.last("FallbackResource") else { return };
-        let is_script = line.first().starts_with('/') && line.first().contains(".php");
-        match section.area.is_all() && is_script {
-            true => self.front_controller(line, line.first(), ""),
-            false if line.first() == "disabled" => self.keep(line),
-            false => {
-                self.report.left_out(&line.place, &line.shown(), OTHER_FRONT);
+    /// `FallbackResource`: the last section for all paths decides.
+    fn fallback_resources(&mut self, sections: &[AreaSection<'a>]) {
+        let lines = sections.iter().map(|one| (one, one.last("FallbackResource")));
+        let lines = lines.filter_map(|(one, line)| Some((one, line?)));
+        let (of_root, others): (Vec<_>, Vec<_>) = lines.partition(|(one, _)| one.area.is_all());
+        of_root.iter().rev().skip(1).for_each(|(_, line)| self.keep(line));
+        if let Some((_, line)) = of_root.last() {
+            match line.first() {
+                DISABLED => self.keep(line),
+                script if script.starts_with('/') && script.contains(".php") => {
+                    self.front_controller(line, script, "");
+                }
+                _ => self.report.left_out(&line.place, &line.shown(), OTHER_FRONT),
+            }
+        }
+        let front = self.site.settings.value("front_controller");
+        let has_front = front.is_some_and(|script| script != "\"\"");
+        for (_, line) in others {
+            match line.first() {
+                DISABLED if !has_front => self.keep(line),
+                DISABLED => {
+                    let why = "the front controller is for the whole site: `deny` the missing \
+                               files of the folder, or serve it as a site of its own";
+                    self.report.left_out(&line.place, &line.shown(), why);
+                }
+                _ => self.report.left_out(&line.place, &line.shown(), OTHER_FRONT),
             }
         }
     }
@@ -247,6 +265,7 @@ impl<'a> HostImport<'_, 'a> {
             return Ok(());
         }
         let mut expression = chain.expression(scope)?;
+        let mut has_path = false;
         for test in &chain.tests {
             match test {
                 CondTest::Nothing => {}
@@ -259,8 +278,12 @@ impl<'a> HostImport<'_, 'a> {
                 CondTest::Host(..) if self.is_any_host(chain) => {}
                 CondTest::Path(text, true)
                     if text.contains("well-known") && chain.redirect().is_some() => {}
+                // One expression for all of it: in a folder the rule is for fewer paths.
                 CondTest::Path(text, false)
-                    if chain.is_for_all() && !rule.argument(1).contains('$') =>
+                    if chain.is_for_all()
+                        && !rule.argument(1).contains('$')
+                        && scope.folder.as_deref().unwrap_or_default().is_empty()
+                        && !std::mem::replace(&mut has_path, true) =>
                 {
                     text.clone_into(&mut expression);
                 }
@@ -444,7 +467,7 @@ fn is_trace(chain: &RewriteChain<'_>) -> bool {
 }
 
 /// The status of a rule that refuses.
-fn refusal<'c>(chain: &'c RewriteChain<'_>) -> Option<&'c str> {
+pub(super) fn refusal<'c>(chain: &'c RewriteChain<'_>) -> Option<&'c str> {
     if chain.flag(&["F", "FORBIDDEN"]).is_some() {
         return Some("403");
     }

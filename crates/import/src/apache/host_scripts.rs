@@ -90,6 +90,7 @@ impl<'a> HostImport<'_, 'a> {
         if is_module {
             self.pools_of_folders(&settings);
         }
+        self.handlers_of_files();
         self.programs();
         self.engines();
         self.settings_by_variable();
@@ -361,8 +362,16 @@ impl<'a> HostImport<'_, 'a> {
                         continue;
                     }
                     let decides = deciding_settings().any(|name| name == line.first());
-                    let why = "settings of PHP are those of a pool: give the folder a pool of its \
-                               own (`paths`), or set it in `.user.ini`";
+                    let why = match is_module {
+                        true => {
+                            "settings of PHP are those of a pool: give the folder a pool of \
+                                 its own (`paths`)"
+                        }
+                        false => {
+                            "settings of PHP are those of a pool: give the folder a pool of \
+                                  its own (`paths`), or set it in `.user.ini`"
+                        }
+                    };
                     match decides {
                         true => self.report.access_left_out(&line.place, &line.shown(), why),
                         false => self.report.left_out(&line.place, &line.shown(), why),

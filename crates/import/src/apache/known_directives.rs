@@ -11,14 +11,15 @@ pub(super) enum ApacheDirective {
     ByHand(&'static str),
     /// A directive that the import knows, in a place where it cannot be written.
     Misplaced,
+    /// As [`ApacheDirective::ByHand`], but it decides who may see what.
+    AccessByHand(&'static str),
     /// Unknown, or it decides who may see what.
     Access,
 }
 
 /// Directives that need no counterpart: tuning of Apache itself, and what maitred does anyway.
-const NOT_NEEDED: [&str; 92] = [
+const NOT_NEEDED: [&str; 91] = [
     "acceptfilter",
-    "acceptpathinfo",
     "addcharset",
     "addencoding",
     "addlanguage",
@@ -112,13 +113,12 @@ const NOT_NEEDED: [&str; 92] = [
 ];
 
 /// Further ones.
-const NOT_NEEDED_EITHER: [&str; 8] = [
+const NOT_NEEDED_EITHER: [&str; 7] = [
     "servername",
     "typesconfig",
     "usecanonicalname",
     "usecanonicalphysicalport",
     "user",
-    "userdir",
     "mmapfile",
     "maxrangeoverlaps",
 ];
@@ -207,6 +207,13 @@ const COUNTERPARTS: [&str; 17] = [
     "setenv",
 ];
 
+/// What takes the place of a header that a proxy sets.
+const FORWARDED: &str = "set `trusted_proxies` and `trusted_headers`: scripts get the scheme and the \
+                         address of the client by the headers of these proxies";
+
+/// The beginning of the names of such headers, in small letters.
+const FORWARDED_HEADERS: &str = "x-forwarded-";
+
 /// What is known of a directive.
 pub(super) fn known(directive: &Directive) -> ApacheDirective {
     let name = directive.name.to_ascii_lowercase();
@@ -217,6 +224,18 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
         _ if NOT_NEEDED.contains(&name) || NOT_NEEDED_EITHER.contains(&name) => {
             ApacheDirective::NotNeeded
         }
+        "acceptpathinfo" => match directive.first().eq_ignore_ascii_case("off") {
+            true => ApacheDirective::ByHand(
+                "scripts get what follows their name in a path: `deny` of the site has patterns",
+            ),
+            false => ApacheDirective::NotNeeded,
+        },
+        "userdir" => match directive.first().eq_ignore_ascii_case("disabled") {
+            true => ApacheDirective::NotNeeded,
+            false => ApacheDirective::ByHand(
+                "folders of users (`/~name/`) are not served: write `aliases` of the site",
+            ),
+        },
         _ if TUNING.iter().any(|start| name.starts_with(start)) => ApacheDirective::NotNeeded,
         // Revoked certificates of clients are refused.
         "sslocspenable" if !directive.first().eq_ignore_ascii_case("off") => {
@@ -248,6 +267,9 @@ pub(super) fn known(directive: &Directive) -> ApacheDirective {
         "requestheader" => match directive.argument(1).to_ascii_lowercase().as_str() {
             // Scripts never get it.
             "proxy" => ApacheDirective::NotNeeded,
+            header if header.starts_with(FORWARDED_HEADERS) => {
+                ApacheDirective::AccessByHand(FORWARDED)
+            }
             _ => ApacheDirective::Access,
         },
         _ if COUNTERPARTS.contains(&name) => ApacheDirective::Misplaced,
@@ -301,10 +323,13 @@ fn of_variable(directive: &Directive, at: usize) -> ApacheDirective {
     let sets = directive.arguments.iter().skip(at).map(|one| one.trim_start_matches('!'));
     let are_all_of =
         |known: &[&str]| sets.clone().all(|one| known.iter().any(|name| one.starts_with(name)));
+    let header = directive.first().to_ascii_lowercase();
+    let is_forwarded = at == 2 && header.starts_with(FORWARDED_HEADERS);
     let known = ["HTTP_AUTHORIZATION", "no-gzip", "dont-vary", "nokeepalive", "downgrade"];
     match () {
         () if sets.clone().any(decides) => ApacheDirective::Access,
         () if are_all_of(&known) => ApacheDirective::NotNeeded,
+        () if is_forwarded => ApacheDirective::ByHand(FORWARDED),
         () => ApacheDirective::ByHand(
             "variables by request have no counterpart; a use of one for access is named on its own",
         ),

@@ -3,11 +3,14 @@
 mod closed_paths;
 pub mod config_reader;
 mod defined_names;
+mod file_handlers;
+mod file_variables;
 mod folder_regex;
 mod host_access;
 mod host_addresses;
 mod host_import;
 mod host_links;
+mod host_overrides;
 mod host_paths;
 mod host_proxies;
 mod host_responses;
@@ -21,6 +24,7 @@ mod passed_scripts;
 mod path_area;
 mod path_pools;
 mod php_types;
+mod remote_ip;
 mod require_rules;
 mod rewrite_chain;
 mod script_merge;
@@ -35,6 +39,10 @@ mod access_tests;
 #[cfg(test)]
 mod config_reader_tests;
 #[cfg(test)]
+mod context_tests;
+#[cfg(test)]
+mod htaccess_tests;
+#[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]
 mod rewrite_tests;
@@ -45,7 +53,6 @@ mod section_order_tests;
 #[cfg(test)]
 mod virtual_host_tests;
 
-use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
 use mod_php_pools::ModPhpPools;
 pub use served_hosts::served_sites;
@@ -98,38 +105,13 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
         file.server.set("process_control_timeout", control);
     }
     log_formats::access_log(&config, &mut file, &mut report);
-    remote_ip(&config, &mut file, &mut report);
+    remote_ip::remote_ip(&config, &mut file, &mut report);
     census(&config.tree, &mut report);
     let written = WrittenSites::of(&file, main, &mut report);
     let served = served_sites(files, main)?;
     closed_paths::report(&written, &served, &mut report);
     unrun_scripts::report(&config, &written, &served, &mut report);
     Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
-}
-
-/// `RemoteIPTrustedProxy` and relatives: the proxies before Apache.
-fn remote_ip(config: &ApacheConfig, file: &mut FileDraft, report: &mut ImportReport) {
-    let is_proxy = |one: &&Directive| {
-        ["RemoteIPTrustedProxy", "RemoteIPInternalProxy"].iter().any(|name| one.is(name))
-    };
-    let proxies: Vec<&Directive> = config.tree.iter().filter(is_proxy).collect();
-    let header = config.tree.iter().rev().find(|one| one.is("RemoteIPHeader"));
-    let Some(header) = header else { return };
-    let Some(first) = proxies.first() else {
-        let why = "Apache takes the address of clients from any of them, as it names no proxy: set \
-                   `trusted_proxies` and `trusted_headers`, or rules about addresses are those of \
-                   the proxy";
-        return report.access_left_out(&header.place, &header.shown(), why);
-    };
-    let all = proxies.iter().flat_map(|one| &one.arguments);
-    let toml = crate::toml_text::strings(all);
-    let placed = crate::file_draft::Placed::new(toml, &first.place);
-    file.server.set("trusted_proxies", placed);
-    let toml = crate::toml_text::strings([header.first()]);
-    file.server.set("trusted_headers", crate::file_draft::Placed::new(toml, &header.place));
-    for one in proxies.into_iter().chain([header]) {
-        report.kept(&one.place, &one.shown());
-    }
 }
 
 /// A finding for each directive that has none yet, so that none is dropped.
@@ -158,6 +140,7 @@ fn census(directives: &[Directive], report: &mut ImportReport) {
                            with `htaccess = true`";
                 report.left_out(place, &shown, why);
             }
+            ApacheDirective::AccessByHand(what) => report.access_left_out(place, &shown, what),
             ApacheDirective::Access => {
                 let why = "it is unknown, or decides who may see what, and has no counterpart: see \
                            what it does, and write it by hand";

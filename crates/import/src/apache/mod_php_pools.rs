@@ -8,6 +8,9 @@ use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
 
+/// Why pools have no `user_ini.filename`.
+const NO_USER_INI: &str = "mod_php reads no `.user.ini`";
+
 /// A setting of PHP or of its environment: the table, the name, the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PoolEntry {
@@ -51,6 +54,9 @@ impl ModPhpPools {
         if let Some(load) = config.tree.iter().find(is_php) {
             base.from = load.place.to_string();
             version(files, load, &mut base);
+            // mod_php reads no `.user.ini`, which php-fpm does by default.
+            let none = Placed::because(toml_text::string(""), &load.place, NO_USER_INI);
+            base.settings.entry("php_admin_value", "user_ini.filename", none);
         }
         for name in ["User", "Group"] {
             if let Some(line) = last(&config.tree, name) {

@@ -73,7 +73,7 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    fn own_pool(&self) -> Option<String> {
+    pub(super) fn own_pool(&self) -> Option<String> {
         self.site.settings.value("pool").map(|pool| pool.trim_matches('"').to_owned())
     }
 
@@ -143,7 +143,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// Whether the scripts of both pools have the same user and the same limits.
-    fn is_confined_alike(&self, own: Option<&str>, other: &str) -> bool {
+    pub(super) fn is_confined_alike(&self, own: Option<&str>, other: &str) -> bool {
         let names: Vec<&str> =
             ["user", "group", "chroot"].into_iter().chain(deciding_settings()).collect();
         let of =
@@ -226,7 +226,7 @@ fn matches_name(part: &str, name: &str) -> bool {
     last.map_or(true, |last| last.is_match(name))
 }
 
-fn is_other_name(name: &str) -> bool {
+pub(super) fn is_other_name(name: &str) -> bool {
     !is_php_source(format!("/{name}").as_bytes())
 }
 

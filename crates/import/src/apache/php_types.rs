@@ -103,12 +103,20 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
-    /// The lines of the `.htaccess` files of the site that can be read; none if the files are not
-    /// known.
+    /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
+    /// files can be read.
     pub(super) fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
-        let files = self.files.below(&self.root, ".htaccess")?.into_iter();
-        let lines = |file: String| config_reader::htaccess(self.files, &file, self.config).ok();
-        Some(files.filter_map(lines).collect())
+        self.htaccess_files_in(&self.root)
+    }
+
+    /// The same for a folder.
+    pub(super) fn htaccess_files_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
+        let files = self.files.below(folder, ".htaccess")?;
+        if files.iter().any(|file| self.files.read(file).is_err()) {
+            return None;
+        }
+        let lines = |file: &String| config_reader::htaccess(self.files, file, self.config).ok();
+        Some(files.iter().filter_map(lines).collect())
     }
 }
 

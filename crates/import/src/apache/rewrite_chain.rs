@@ -305,6 +305,12 @@ pub(super) fn handlers_of(rule: &Directive) -> Vec<String> {
     all.map(|(_, value)| value.to_ascii_lowercase()).collect()
 }
 
+/// The variables that a rule sets, as they are written.
+pub(super) fn variables_of(rule: &Directive) -> Vec<String> {
+    let all = flags(rule.argument(2)).into_iter();
+    all.filter(|(name, _)| ["E", "ENV"].contains(&name.as_str())).map(|(_, value)| value).collect()
+}
+
 fn has_flag(condition: &Directive, names: [&str; 2]) -> bool {
     flags(condition.argument(2)).iter().any(|(name, _)| names.contains(&name.as_str()))
 }
