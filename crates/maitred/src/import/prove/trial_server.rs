@@ -2,14 +2,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
 use tempfile::TempDir;
 
-use super::trial_config::{TrialAddresses, trial_config};
+use super::trial_config::{TrialAddresses, php_log, trial_config};
 
 /// Timeout of the start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,18 +42,17 @@ impl TrialServer {
     /// # Errors
     /// Why it does not serve: one sentence and the end of its log.
     pub fn start(toml: &str, config: &Config) -> Result<TrialServer, String> {
-        let cannot = |why: std::io::Error| format!("maitred cannot be started beside it: {why}");
         let folder = tempfile::Builder::new().prefix("maitred-prove-").tempdir().map_err(cannot)?;
-        // Pools' users write PHP's log, and read spooled bodies.
+        // Pools' users write PHP's logs, and read spooled bodies.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
         let addresses = spare_addresses().map_err(cannot)?;
         let made = trial_config(toml, addresses, folder.path())?;
         let file = |name: &str| folder.path().join(name);
-        create(&folder, "maitred.toml", OURS)
-            .and_then(|()| fs::write(file("maitred.toml"), made))
+        create(folder.path(), "maitred.toml")
+            .and_then(|_| fs::write(file("maitred.toml"), made))
             .map_err(cannot)?;
-        create(&folder, "php.log", EVERYBODYS).map_err(cannot)?;
-        create(&folder, "log", OURS).map_err(cannot)?;
+        create_php_logs(folder.path(), config)?;
+        create(folder.path(), "log").map_err(cannot)?;
         fs::create_dir(file("spool")).map_err(cannot)?;
         let child = spawn(&folder).map_err(cannot)?;
         let mut trial = TrialServer { child, folder, addresses };
@@ -113,17 +113,31 @@ fn spawn(folder: &TempDir) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
-/// Mode of files for the owner only: the configuration holds the pools' secrets.
-const OURS: u32 = 0o600;
+fn cannot(why: std::io::Error) -> String {
+    format!("maitred cannot be started beside it: {why}")
+}
 
-/// Mode of a file that pools' users write.
-const EVERYBODYS: u32 = 0o666;
+/// Mode of all files: the configuration holds the pools' secrets, and PHP's logs those of scripts.
+const MODE: u32 = 0o600;
 
-/// Creates a file with this mode, whatever the umask is.
-fn create(folder: &TempDir, name: &str, mode: u32) -> std::io::Result<()> {
-    let path = folder.path().join(name);
-    let file: File = OpenOptions::new().write(true).create_new(true).mode(OURS).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))
+/// Creates a file for its owner only, whatever the umask is.
+fn create(folder: &Path, name: &str) -> std::io::Result<File> {
+    let path = folder.join(name);
+    let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
+/// Creates the files of PHP's logs, each for the user of its pool only.
+fn create_php_logs(folder: &Path, config: &Config) -> Result<(), String> {
+    for pool in &config.pools {
+        let user = maitred_supervisor::user_of_pool(pool, config).map_err(|why| why.to_string())?;
+        let log = create(folder, &php_log(&pool.name)).map_err(cannot)?;
+        if let Some(user) = user {
+            fchown(&log, Some(user.uid), None).map_err(cannot)?;
+        }
+    }
+    Ok(())
 }
 
 /// Two loopback addresses without a listener.
@@ -131,4 +145,43 @@ fn spare_addresses() -> std::io::Result<TrialAddresses> {
     let [plain, tls] = [0, 1].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
     let (plain, tls) = (plain?, tls?);
     Ok(TrialAddresses { plain: plain.local_addr()?, tls: tls.local_addr()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// The configuration of two pools with users of their own, where this process may have some.
+    fn two_pools() -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("maitred.toml");
+        let user = |name: &str| match maitred_os::users::is_root() {
+            true => format!("user = \"{name}\"\n"),
+            false => String::new(),
+        };
+        let pool = |name: &str, of: &str| {
+            let root = folder.path();
+            let site =
+                format!("[[sites]]\nhosts = [\"{name}\"]\npool = \"{name}\"\nroot = {root:?}\n");
+            format!("[pools.{name}]\n{}{site}", user(of))
+        };
+        let text = pool("a", "daemon") + &pool("b", "nobody");
+        fs::write(&file, text).unwrap();
+        maitred_config::load(&file).unwrap()
+    }
+
+    #[test]
+    fn the_php_log_of_a_pool_is_its_users_alone() {
+        let config = two_pools();
+        let folder = tempfile::tempdir().unwrap();
+        create_php_logs(folder.path(), &config).unwrap();
+        let log = |pool: &str| fs::metadata(folder.path().join(php_log(pool))).unwrap();
+        assert_eq!([log("a").mode() & 0o777, log("b").mode() & 0o777], [0o600; 2]);
+        if maitred_os::users::is_root() {
+            let uid = |name: &str| maitred_os::users::look_up(name, None).unwrap().uid;
+            assert_eq!([log("a").uid(), log("b").uid()], [uid("daemon"), uid("nobody")]);
+        }
+    }
 }
