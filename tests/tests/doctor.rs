@@ -14,7 +14,7 @@ use maitred_tests::outside::{command, text};
 use maitred_tests::peer::PeerSetup;
 use maitred_tests::server::{Server, Setup, document_root, is_root, public_folder, set_mode};
 use maitred_tests::wait;
-use maitred_tests::{Target, http};
+use maitred_tests::{Target, http, project_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -170,6 +170,30 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     let others = found.iter().filter(|line| line.starts_with("fail"));
     for line in others {
         assert!(["fail D8", "fail D17"].iter().any(|known| line.starts_with(known)), "{line}");
+    }
+}
+
+#[test]
+fn the_units_of_maitred_in_place_of_php_fpm_outlive_a_worker_without_memory() {
+    let packaging = |file: &str| {
+        let path = project_root().join("packaging").join(file);
+        fs::read_to_string(path).expect("it can be read").replace("@PHP@", "8.2")
+    };
+    let unit = "lib/systemd/system/php8.2-fpm.service";
+    let pool = format!("{LISTEN}pm.max_children = 5\n");
+    let debians = Image::of(2, 4096).fpm(&pool).file(unit, "[Service]\nType=notify\n");
+    expect(&debians.examined(), "warn D18", "OOMPolicy is not set");
+    let drop_in = "etc/systemd/system/php8.2-fpm.service.d/maitred.conf";
+    let with_drop_in = debians.file(drop_in, &packaging("debian/fpm.drop-in.in"));
+    let ours = Image::of(2, 4096).fpm(&pool);
+    let with_unit = ours.file(unit, &packaging("php8.2-fpm-maitred.service"));
+    for image in [with_drop_in, with_unit] {
+        let found = image.examined();
+        expect(&found, "ok D18", "a worker that is killed is replaced");
+        assert!(!found.iter().any(|line| line.contains("OOMPolicy")), "{found:#?}");
+    }
+    for file in ["debian/fpm.drop-in.in", "php8.2-fpm-maitred.service"] {
+        assert!(packaging(file).contains("\nRestart=on-failure\n"), "{file}");
     }
 }
 
