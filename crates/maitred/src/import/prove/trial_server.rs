@@ -1,16 +1,18 @@
 //! maitred beside the old server: on spare loopback ports, with a temporary folder for its files.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
+use maitred_control::admin::{Reply, Request};
 use tempfile::TempDir;
 
 use super::trial_config::{TrialAddresses, php_log, trial_config};
+use crate::client::Client;
 
 /// Timeout of the start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,6 +22,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The name of its admin socket.
+const ADMIN_SOCKET: &str = "admin.sock";
+
+/// The phase in which it accepts connections.
+const SERVING: &str = "serving";
 
 /// Lines of its log in an error.
 const LOG_LINES: usize = 20;
@@ -42,36 +50,48 @@ impl TrialServer {
     /// # Errors
     /// Why it does not serve: one sentence and the end of its log.
     pub fn start(toml: &str, config: &Config) -> Result<TrialServer, String> {
+        TrialServer::start_at(spare_addresses().map_err(cannot)?, toml, config)
+    }
+
+    fn start_at(
+        addresses: TrialAddresses,
+        toml: &str,
+        config: &Config,
+    ) -> Result<TrialServer, String> {
         let folder = tempfile::Builder::new().prefix("maitred-prove-").tempdir().map_err(cannot)?;
         // Pools' users write PHP's logs, and read spooled bodies.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
-        let addresses = spare_addresses().map_err(cannot)?;
         let made = trial_config(toml, addresses, folder.path())?;
-        let file = |name: &str| folder.path().join(name);
         create(folder.path(), "maitred.toml")
-            .and_then(|_| fs::write(file("maitred.toml"), made))
+            .and_then(|_| fs::write(folder.path().join("maitred.toml"), made))
             .map_err(cannot)?;
         create_php_logs(folder.path(), config)?;
         create(folder.path(), "log").map_err(cannot)?;
-        fs::create_dir(file("spool")).map_err(cannot)?;
+        fs::create_dir(folder.path().join("spool")).map_err(cannot)?;
         let child = spawn(&folder).map_err(cannot)?;
         let mut trial = TrialServer { child, folder, addresses };
-        trial.wait_for(addresses.plain)?;
-        if config.tls.is_some() {
-            trial.wait_for(addresses.tls)?;
-        }
+        trial.wait_until_it_serves()?;
         Ok(trial)
     }
 
-    fn wait_for(&mut self, address: SocketAddr) -> Result<(), String> {
+    /// Its admin socket says so. A connection to its addresses would prove nothing: another program
+    /// may have taken a port since it was spare.
+    fn wait_until_it_serves(&mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
+        let socket = self.folder.path().join(ADMIN_SOCKET);
+        let is_serving = || {
+            let request = Request::Status { pool: None };
+            let reply = Client::connect(Some(&socket)).and_then(|mut client| client.ask(&request));
+            matches!(reply, Ok(Reply::Status(status)) if status.phase == SERVING)
+        };
+        while !is_serving() {
             if !matches!(self.child.try_wait(), Ok(None)) || Instant::now() > until {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
                 return Err(format!(
-                    "maitred does not serve at {address} with this configuration; its log:\n  {end}"
+                    "maitred does not serve at {} with this configuration; its log:\n  {end}",
+                    self.addresses
                 ));
             }
             std::thread::sleep(PAUSE);
@@ -109,7 +129,7 @@ fn spawn(folder: &TempDir) -> std::io::Result<Child> {
         }
     }
     command.args(["serve", "--config"]).arg(file("maitred.toml"));
-    command.arg("--admin-socket").arg(file("admin.sock"));
+    command.arg("--admin-socket").arg(file(ADMIN_SOCKET));
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
@@ -154,7 +174,7 @@ mod tests {
     use super::*;
 
     /// The configuration of two pools with users of their own, where this process may have some.
-    fn two_pools() -> Config {
+    fn two_pools() -> (String, Config) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("maitred.toml");
         let user = |name: &str| match maitred_os::users::is_root() {
@@ -168,13 +188,14 @@ mod tests {
             format!("[pools.{name}]\n{}{site}", user(of))
         };
         let text = pool("a", "daemon") + &pool("b", "nobody");
-        fs::write(&file, text).unwrap();
-        maitred_config::load(&file).unwrap()
+        fs::write(&file, &text).unwrap();
+        let config = maitred_config::load(&file).unwrap();
+        (text, config)
     }
 
     #[test]
     fn the_php_log_of_a_pool_is_its_users_alone() {
-        let config = two_pools();
+        let (_, config) = two_pools();
         let folder = tempfile::tempdir().unwrap();
         create_php_logs(folder.path(), &config).unwrap();
         let log = |pool: &str| fs::metadata(folder.path().join(php_log(pool))).unwrap();
@@ -183,5 +204,16 @@ mod tests {
             let uid = |name: &str| maitred_os::users::look_up(name, None).unwrap().uid;
             assert_eq!([log("a").uid(), log("b").uid()], [uid("daemon"), uid("nobody")]);
         }
+    }
+
+    #[test]
+    fn another_program_that_has_taken_a_spare_port_is_not_the_trial_server() {
+        let (text, config) = two_pools();
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let plain = other.local_addr().unwrap();
+        // This test program takes no arguments of a server, and ends at once.
+        let started = TrialServer::start_at(TrialAddresses { plain, tls: plain }, &text, &config);
+        let why = started.err().unwrap();
+        assert!(why.contains(&format!("does not serve at {plain}")), "{why}");
     }
 }
