@@ -3,7 +3,7 @@
 use maitred_os::proc::{self, Rollup};
 use maitred_os::schedstat::Schedstat;
 
-use super::world::World;
+use super::world::{MAX_FILE_BYTES, World};
 use crate::facts::{Fact, Pool, Process, Unknown, Worker, known};
 
 /// Most workers of a pool whose memory is measured: each measurement walks its pages.
@@ -37,8 +37,8 @@ pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
 fn one(world: &World, folder: &str) -> Option<Proc> {
     let pid = folder.rsplit('/').next()?.parse().ok()?;
     let status = world.read(&format!("{folder}/status")).ok()?;
-    let line = world.read_start(&format!("{folder}/cmdline"), proc::COMMAND_LINE_BYTES_MAX);
-    let line = line.ok().flatten().unwrap_or_default();
+    let line = world.read_locked(pid, "cmdline", proc::COMMAND_LINE_BYTES_MAX);
+    let line = line.unwrap_or_default();
     Some(Proc {
         pid,
         parent: i32::try_from(proc::number(&status, "PPid")?).ok()?,
@@ -122,8 +122,8 @@ pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
 }
 
 fn worker(world: &World, pid: i32) -> Worker {
-    let file = format!("/proc/{pid}/smaps_rollup");
-    let rollup = world.read(&file).map(|text| Rollup::parse(&text));
+    let rollup = world.read_locked(pid, "smaps_rollup", MAX_FILE_BYTES);
+    let rollup = rollup.map(|text| Rollup::parse(&text));
     let bytes = |of: fn(Rollup) -> u64| {
         let rollup = known(&rollup)?;
         Ok(rollup.map_or(0, of) as f64)

@@ -169,8 +169,12 @@ fn read(asked: &Tune) -> Result<ParsedArguments, TuneError> {
 fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let began = Instant::now();
     let said = read(asked)?;
+    // Before any thread starts: one that does not block the signals would be ended by them.
     let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
     let (site, findings) = find(&asked.server)?;
+    if stop.told.load(Ordering::SeqCst) {
+        return Err(TuneError::Stopped);
+    }
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
         let _ = writeln!(io::stdout(), "{done}");
