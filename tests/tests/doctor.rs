@@ -12,9 +12,10 @@ use maitred_tests::fpm::{Daemon, Which, usual};
 use maitred_tests::maitred_program;
 use maitred_tests::outside::{command, text};
 use maitred_tests::peer::PeerSetup;
+use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, is_root, public_folder, set_mode};
 use maitred_tests::wait;
-use maitred_tests::{Target, http};
+use maitred_tests::{Target, http, project_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -170,6 +171,30 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     let others = found.iter().filter(|line| line.starts_with("fail"));
     for line in others {
         assert!(["fail D8", "fail D17"].iter().any(|known| line.starts_with(known)), "{line}");
+    }
+}
+
+#[test]
+fn the_units_of_maitred_in_place_of_php_fpm_outlive_a_worker_without_memory() {
+    let packaging = |file: &str| {
+        let path = project_root().join("packaging").join(file);
+        fs::read_to_string(path).expect("it can be read").replace("@PHP@", "8.2")
+    };
+    let unit = "lib/systemd/system/php8.2-fpm.service";
+    let pool = format!("{LISTEN}pm.max_children = 5\n");
+    let debians = Image::of(2, 4096).fpm(&pool).file(unit, "[Service]\nType=notify\n");
+    expect(&debians.examined(), "warn D18", "OOMPolicy is not set");
+    let drop_in = "etc/systemd/system/php8.2-fpm.service.d/maitred.conf";
+    let with_drop_in = debians.file(drop_in, &packaging("debian/fpm.drop-in.in"));
+    let ours = Image::of(2, 4096).fpm(&pool);
+    let with_unit = ours.file(unit, &packaging("php8.2-fpm-maitred.service"));
+    for image in [with_drop_in, with_unit] {
+        let found = image.examined();
+        expect(&found, "ok D18", "a worker that is killed is replaced");
+        assert!(!found.iter().any(|line| line.contains("OOMPolicy")), "{found:#?}");
+    }
+    for file in ["debian/fpm.drop-in.in", "php8.2-fpm-maitred.service"] {
+        assert!(packaging(file).contains("\nRestart=on-failure\n"), "{file}");
     }
 }
 
@@ -520,4 +545,47 @@ fn without_rights_it_says_what_it_cannot_tell_and_looks_at_the_rest() {
     expect(&found, "fail D0", "/etc/nginx/secret.conf cannot be read (Permission denied");
     expect(&found, "cannot_tell D1", "/proc/meminfo cannot be read (Permission denied");
     expect(&found, "fail D8", "request_terminate_timeout = 0");
+}
+
+/// Leaves a process of its own to the server, with the title of another pool's worker and with much
+/// memory. Prints its id.
+const POSES: &str = r#"<?php
+$code = '$all = str_repeat("x", 300000000); echo getmypid(), "\n"; fclose(STDOUT); sleep(600);';
+$title = 'maitred-php: worker pool www seat 9';
+$run = 'exec -a "$0" php -n -d memory_limit=-1 -r "$1"';
+$child = popen('setsid -f bash -c ' . escapeshellarg($run) . ' ' . escapeshellarg($title) . ' '
+    . escapeshellarg($code), 'r');
+echo trim(fgets($child));"#;
+
+#[test]
+fn a_process_of_another_user_with_the_title_of_a_worker_is_not_measured_as_one() {
+    if !is_root() {
+        return eprintln!("skipped: only root may give pools users of their own");
+    }
+    let root = document_root(&[("index.php", "<?php echo 'page';"), ("poses.php", POSES)]);
+    let other = format!(
+        "[pools.other]\nuser = \"nobody\"\npm = \"static\"\nmax_children = 1\n[[sites]]\n\
+         hosts = [\"other.test\"]\npool = \"other\"\nroot = {:?}",
+        root.path()
+    );
+    let setup = Setup::new(root.path()).pool("user = \"www-data\"").workers(2).site(&other);
+    let server = setup.start();
+    for _ in 0..60 {
+        assert_eq!(http::get(server.address(), "/index.php").text(), "page");
+    }
+    let request = http::Request::new("GET", "/poses.php").header("Host", "other.test");
+    let decoy = http::ask(server.address(), &request).text();
+    let decoy = Process::read(decoy.parse().expect("a process id")).expect("it runs");
+    wait::until_true("the server to adopt it", || {
+        Process::read(decoy.pid).is_some_and(|decoy| decoy.parent == server.supervisor().pid)
+    });
+    let config = server.configuration().display().to_string();
+    let found = doctor(&[&["--json", "--all", "--config", &config], &PATIENTLY[..]].concat());
+    decoy.signal(Signal::KILL);
+    let found = lines(&report(&found));
+    let memory = found.iter().find_map(|line| line.strip_prefix("ok D2 pool www: "));
+    let mut memory = memory.expect("workers are measured").split(' ');
+    let number: f64 = memory.next().and_then(|text| text.parse().ok()).expect("a number");
+    assert!(memory.next() == Some("KiB") || number < 100.0, "{found:#?}");
+    server.stop();
 }

@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 
 use maitred_tests::Target;
 use maitred_tests::http;
-use maitred_tests::server::{Setup, document_root, is_root, public_folder, set_mode};
+use maitred_tests::server::{
+    Setup, document_root, give_to_web_user, is_root, public_folder, set_mode,
+};
 use maitred_tests::{maitred_program, project_root, wait};
 use tempfile::TempDir;
 
@@ -225,4 +227,41 @@ fn make_test_is_refused_at_once_where_a_first_build_has_no_room() {
                     and the disk of /proc/maitred has \
                     0 MB free; make room there";
     assert!(said.starts_with(expected), "{said}");
+}
+
+/// The function of the package's script that puts a first page into a folder, with this exit code.
+fn welcome(folder: &Path) -> Option<i32> {
+    let script = project_root().join("packaging/debian/maitred.postinst");
+    let script = fs::read_to_string(script).expect("it can be read");
+    let (_, from) = script.split_once("welcome() {").expect("it has the function");
+    let (body, _) = from.split_once("\n}\n").expect("it has an end");
+    let page = project_root().join("packaging/welcome.html");
+    let body = body
+        .replace("/var/www/html", &folder.display().to_string())
+        .replace("/usr/share/maitred/welcome.html", &page.display().to_string());
+    let run =
+        Command::new("sh").args(["-e", "-c", &format!("welcome() {{{body}\n}}\nwelcome")]).status();
+    run.expect("a shell runs").code()
+}
+
+#[test]
+fn the_first_page_of_the_package_replaces_nothing_and_follows_no_link() {
+    if !is_root() {
+        return eprintln!("skipped: the package is installed by root");
+    }
+    let (folder, elsewhere) = (public_folder(), public_folder());
+    let page = folder.path().join("index.html");
+    assert_eq!(welcome(folder.path()), Some(0));
+    assert!(fs::read_to_string(&page).expect("it is there").contains("maitred is running"));
+    fs::write(&page, "mine").expect("it can be written");
+    assert_eq!(welcome(folder.path()), Some(0));
+    assert_eq!(fs::read_to_string(&page).expect("it is there"), "mine");
+    fs::remove_file(&page).expect("it can be removed");
+    let target = elsewhere.path().join("target");
+    symlink(&target, &page).expect("a link can be made");
+    assert_eq!(welcome(folder.path()), Some(0), "a link to nothing fails no installation");
+    assert!(page.is_symlink() && !target.exists());
+    give_to_web_user(elsewhere.path());
+    assert_eq!(welcome(elsewhere.path()), Some(0));
+    assert!(files(elsewhere.path()).is_empty(), "the folder of a tenant stays as it is");
 }

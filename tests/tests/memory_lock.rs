@@ -1,6 +1,9 @@
 //! The private memory of processes is counted by a process of its own, since a tenant can hold the
-//! lock that this needs: the supervisor goes on, whatever that process waits for.
+//! lock that this needs: the supervisor goes on, whatever that process waits for. Commands of root
+//! that look at processes wait a moment for it.
 
+use std::fs;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
@@ -8,7 +11,8 @@ use maitred_tests::outside::{command, status, text};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::stuck_files::StuckFiles;
-use maitred_tests::{Target, wait};
+use maitred_tests::tuned::Going;
+use maitred_tests::{Target, maitred_program, wait};
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
@@ -138,4 +142,49 @@ fn the_process_that_counts_memory_ends_after_half_a_minute_without_work() {
     let said = server.log().since(mark);
     assert!(!said.iter().any(|line| line.contains("counts memory")), "{said:?}");
     server.stop();
+}
+
+#[test]
+fn commands_of_root_end_while_a_worker_holds_the_lock_of_its_memory() {
+    let Some(files) = StuckFiles::mount() else {
+        eprintln!("skipped: only root may mount a file system in user space, with /dev/fuse");
+        return;
+    };
+    let root = document_root(&[("holds.php", HOLDS), ("pid.php", "<?php echo getmypid();")]);
+    let server = Setup::new(root.path()).workers(2).pool(FFI).start();
+    // They are dropped before the server, which waits for its processes.
+    let files = files;
+    let before = fs::read(server.configuration()).expect("a file");
+    let mut held = Connection::open(server.address());
+    let target = format!("/holds.php?file={}", files.file().display());
+    held.send(&Request::get(&target).to_bytes()).expect("the server takes a request");
+    files.wait_for_process();
+    let config = server.configuration().display().to_string();
+    let doctor = run(&["doctor", "--json", "--config", &config]);
+    assert!(text(&doctor.stdout).contains("\"D1\""), "{doctor:?}");
+    let undo = run(&["tune", "--undo", "--config", &config]);
+    assert!(text(&undo.stderr).contains("there is nothing to undo"), "{undo:?}");
+    let url = format!("{}/pid.php", server.base_url());
+    let mut going = Going::start(maitred(&["tune", &url, "--config", &config, "--despite-noise"]));
+    going.until("about");
+    going.signal(Signal::INT);
+    let (told, code) = going.end();
+    assert_eq!(code, Some(130), "{told}");
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    files.release();
+    assert_eq!(held.read_response(false).expect("a response").text(), "released");
+    server.stop();
+}
+
+/// A command that is killed if it does not end by itself.
+fn maitred(arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", &wait::DEADLINE.as_secs().to_string()]);
+    command.arg(maitred_program()).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+fn run(arguments: &[&str]) -> Output {
+    maitred(arguments).output().expect("the program can be started")
 }

@@ -319,6 +319,8 @@ pub struct Pool {
     pub name: String,
     /// Its name in the configuration.
     pub section: String,
+    /// The user of its workers, if it is known.
+    pub user: Option<u32>,
     /// Its process manager.
     pub manager: Manager,
     /// Most workers.

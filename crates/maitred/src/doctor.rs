@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use maitred_config::{Config, Pool};
 use maitred_doctor::{Options, Scope, examine, html};
+use maitred_os::users;
 
 use crate::command::DEFAULT_CONFIG;
 use crate::exit_code::{fail, refuse};
@@ -77,6 +79,12 @@ fn php_start(file: &Path) -> Option<Result<Vec<String>, String>> {
     Some(mistakes.map(|all| all.iter().map(ToString::to_string).collect()))
 }
 
+/// The user that a server started as root gives a pool's workers, if root asks.
+pub fn user_of_pool(pool: &Pool, config: &Config) -> Option<u32> {
+    let user = users::is_root().then(|| maitred_supervisor::user_of_pool(pool, config));
+    Some(user?.ok()??.uid)
+}
+
 /// Runs the checks, and prints the findings.
 pub fn doctor(asked: &DoctorOptions) -> ExitCode {
     if let Some(root) = asked.root.as_ref().filter(|root| !root.is_dir()) {
@@ -106,6 +114,7 @@ pub fn doctor(asked: &DoctorOptions) -> ExitCode {
         config: config.clone(),
         php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.admin_socket.clone(),
+        user_of_pool,
         root: asked.root.clone(),
         access_log: asked.access_log.clone(),
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),

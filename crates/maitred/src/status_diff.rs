@@ -1,6 +1,6 @@
 //! `maitred diff`: what is different between two saved statuses, as a check after a deploy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -99,7 +99,9 @@ fn compare(before: &ServerStatus, after: &ServerStatus) -> Differences {
     if before.version != after.version {
         found.note(format!("version {} → {}", before.version, after.version));
     }
-    if before.pid != after.pid {
+    // In a container each server has the same process id.
+    let is_same = before.pid == after.pid && after.uptime_seconds >= before.uptime_seconds;
+    if !is_same {
         found.note("the server was restarted: counters start from 0".to_owned());
     }
     for fault in after.faults.iter().filter(|fault| !before.faults.contains(fault)) {
@@ -114,12 +116,22 @@ fn compare(before: &ServerStatus, after: &ServerStatus) -> Differences {
         let in_status =
             |status: &ServerStatus| status.pools.iter().find(|pool| pool.name == *name).cloned();
         match (in_status(before), in_status(after)) {
-            (Some(old), Some(new)) => found.compare_pools(&old, &new, before.pid == after.pid),
+            (Some(old), Some(new)) => found.compare_pools(&old, &new, is_same),
             (Some(_), None) => found.worse(format!("pool {name}: is gone")),
             (None, _) => found.note(format!("pool {name}: is new")),
         }
     }
     found
+}
+
+/// Whether a count of a pool is smaller than it was: its counters have started again.
+fn has_started_again(old: &PoolStatus, new: &PoolStatus) -> bool {
+    let fell = |old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>| {
+        old.iter().any(|(reason, count)| new.get(reason).copied().unwrap_or_default() < *count)
+    };
+    new.requests < old.requests
+        || fell(&old.failed, &new.failed)
+        || fell(&old.refused, &new.refused)
 }
 
 impl Differences {
@@ -135,6 +147,11 @@ impl Differences {
     /// `is_same`: both are of one server, so that counters go on.
     fn compare_pools(&mut self, old: &PoolStatus, new: &PoolStatus, is_same: bool) {
         let name = &new.name;
+        let starts_again = is_same && has_started_again(old, new);
+        if starts_again {
+            self.note(format!("pool {name}: counters start from 0"));
+        }
+        let is_same = is_same && !starts_again;
         let before = |count: u64| if is_same { count } else { 0 };
         let requests = new.requests.saturating_sub(before(old.requests));
         for (kind, old, new) in
@@ -233,6 +250,19 @@ mod tests {
         let found = compare(&status(0.1, 3), &after);
         assert_eq!(found.lines.len(), 2, "{found:?}");
         assert!(found.lines[1].contains("3 of 103 requests failed"), "{found:?}");
+        // As the first process of a container.
+        let before = ServerStatus { uptime_seconds: 900.0, ..status(0.1, 100) };
+        let mut after = ServerStatus { uptime_seconds: 60.0, ..status(0.1, 50) };
+        after.pools[0].requests = 60;
+        let found = compare(&before, &after);
+        assert_eq!(found.lines.len(), 2, "{found:?}");
+        assert!(found.lines[0].contains("the server was restarted"), "{found:?}");
+        assert!(found.lines[1].contains("50 of 60 requests failed"), "{found:?}");
+        assert!(found.is_worse);
+        after.uptime_seconds = 900.0;
+        let found = compare(&before, &after);
+        assert!(found.lines[0].contains("pool www: counters start from 0"), "{found:?}");
+        assert!(found.lines[1].contains("50 of 60 requests failed"), "{found:?}");
         let gone = ServerStatus { pid: 1, ..ServerStatus::default() };
         assert_eq!(compare(&status(0.1, 0), &gone).lines, ["worse: pool www: is gone"]);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use maitred_os::proc;
+use maitred_os::proc::{self, Rollup, held_locks};
 use maitred_os::schedstat::Schedstat;
 
 /// Most workers whose memory is measured, since the kernel has to walk their pages.
@@ -38,7 +38,7 @@ pub fn workers(master: i32, title: &str, user: Option<u32>) -> Vec<i32> {
 
 /// Whether the process title starts with `title` as whole words.
 pub fn is_titled(pid: i32, title: &str) -> bool {
-    let line = proc::command_line(pid);
+    let line = held_locks::read(pid, move || proc::command_line(pid)).unwrap_or_default();
     let rest = line.strip_prefix(title.as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
 }
@@ -109,9 +109,14 @@ impl CpuTimes {
     }
 }
 
+/// The memory of a worker; none if it holds the lock for that.
+fn rollup(pid: i32) -> Option<Rollup> {
+    held_locks::read(pid, move || Rollup::of(pid)).flatten()
+}
+
 /// The current memory of workers.
 pub fn memory(pids: &[i32]) -> WorkerMemory {
-    let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
+    let rollups = pids.iter().take(MAX_MEASURED).filter_map(|pid| rollup(*pid));
     let (mut private, resident): (Vec<f64>, Vec<f64>) =
         rollups.map(|rollup| (rollup.private as f64, rollup.resident as f64)).unzip();
     private.sort_by(f64::total_cmp);
@@ -136,9 +141,9 @@ pub fn open_files(pids: &[i32]) -> Option<u64> {
 /// Resets the kernel's maximum of the workers' resident memory (proc_pid_clear_refs(5): 5). Without
 /// permission the maximum since their start remains.
 pub fn forget_peaks(pids: &[i32]) {
-    for pid in pids {
+    for pid in pids.iter().copied() {
         // Fails without permission.
-        let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        let _ = held_locks::read(pid, move || fs::write(format!("/proc/{pid}/clear_refs"), "5"));
     }
 }
 
@@ -147,7 +152,7 @@ pub fn forget_peaks(pids: &[i32]) {
 pub fn peak(pids: &[i32]) -> Option<f64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
         let most = proc::bytes(&proc::read(pid, "status")?, "VmHWM")?;
-        Some(most as f64 - proc::Rollup::of(pid)?.shared() as f64)
+        Some(most as f64 - rollup(*pid)?.shared() as f64)
     });
     each.filter(|bytes| *bytes > 0.0).reduce(f64::max)
 }

@@ -283,7 +283,11 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
         pages: pages(course),
         parts: site.processors.min(MOST_PARTS),
         cpu: alone.and_then(|alone| alone.cpu),
-        open_files: processes::open_files(&processes::workers(site.master, &site.title(), None)),
+        open_files: processes::open_files(&processes::workers(
+            site.master,
+            &site.title(),
+            site.pool.user,
+        )),
         scripts: scripts(&site.pool.roots),
         boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,

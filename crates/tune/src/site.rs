@@ -310,6 +310,7 @@ mod tests {
             config: "/etc/maitred.toml".into(),
             php_fpm: None,
             admin_socket: None,
+            user_of_pool: |_, _| None,
             root: Some(root.path().to_owned()),
             access_log: None,
             watch: std::time::Duration::ZERO,

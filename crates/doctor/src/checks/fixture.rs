@@ -129,6 +129,7 @@ pub fn php_fpm() -> Facts {
     let pool = Pool {
         name: "pool www (www.conf)".to_owned(),
         section: "www".to_owned(),
+        user: Some(33),
         manager: Manager::Dynamic,
         max_children: 8,
         is_chosen: true,

@@ -1,9 +1,7 @@
 //! D1 to D3: is there memory for all workers?
 
 use super::common::private_p95;
-use crate::facts::{
-    Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown, known,
-};
+use crate::facts::{Fact, Facts, Machine, Manager, PhpServer, Pool, Service, Unknown, known};
 use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{bytes, percent, plural};
@@ -59,15 +57,6 @@ fn shared(service: &Service) -> f64 {
     }
 }
 
-/// Memory in use on the machine without the service's workers.
-fn base(machine: &Machine, service: &Service) -> Fact<f64> {
-    let memory = known(&machine.memory)?;
-    let pools = service.pools.iter();
-    let workers = pools.filter_map(|pool| pool.workers().ok()).flatten();
-    let own: f64 = workers.filter_map(|worker| worker.private.as_ref().ok()).sum();
-    Ok((memory.total - memory.available - own).max(0.0))
-}
-
 /// The pools whose size does not follow the memory.
 fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
     let pools = service.pools.iter();
@@ -75,7 +64,7 @@ fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
 }
 
 /// Memory that the service may need, with its parts as text.
-fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
+fn need(service: &Service, base: f64) -> Fact<(f64, String, bool)> {
     let mut total = 0.0;
     let mut is_measured = true;
     let mut parts = Vec::new();
@@ -94,7 +83,7 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
             bytes(cost.bytes)
         ));
     }
-    let (shared, base) = (shared(service), base(machine, service)?);
+    let shared = shared(service);
     let parts = format!(
         "{} + {} OPcache + {} for everything else",
         parts.join(" + "),
@@ -104,13 +93,34 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
     Ok((total + shared + base, parts, is_measured))
 }
 
-/// The least of the machine's memory and the groups' limits, and its source.
-fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
+/// The memory that a service may use.
+struct Budget {
+    /// The least of the machine's memory and the groups' limits.
+    bytes: f64,
+    /// Its source.
+    place: String,
+    /// The part of it that is in use without the service's workers and OPcache.
+    base: f64,
+}
+
+fn budget(machine: &Machine, service: &Service) -> Fact<Budget> {
     let memory = known(&machine.memory)?;
-    let limit = known(&group.memory)?;
-    Ok(match limit {
-        Some((limit, place)) if *limit < memory.total => (*limit, place.clone()),
-        _ => (memory.total, "the machine's memory".to_owned()),
+    let pools = service.pools.iter();
+    let workers = pools.filter_map(|pool| pool.workers().ok()).flatten();
+    let own: f64 = workers.filter_map(|worker| worker.private.as_ref().ok()).sum();
+    Ok(match known(&service.group.memory)? {
+        Some((limit, place)) if *limit < memory.total => {
+            // The use of a group includes the OPcache of a server that runs in it, as `maitred
+            // tune` counts it.
+            let own = own + if service.process.is_ok() { shared(service) } else { 0.0 };
+            let used = known(&service.group.used)?.unwrap_or(0.0);
+            Budget { bytes: *limit, place: place.clone(), base: (used - own).max(0.0) }
+        }
+        _ => Budget {
+            bytes: memory.total,
+            place: "the machine's memory".to_owned(),
+            base: (memory.total - memory.available - own).max(0.0),
+        },
     })
 }
 
@@ -136,9 +146,9 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
         let Some(first) = service.pools.first() else {
             continue;
         };
-        let known = need(&facts.machine, service)
-            .and_then(|need| Ok((need, budget(&facts.machine, &service.group)?)));
-        let ((need, parts, is_measured), (budget, whose)) = match known {
+        let known = budget(&facts.machine, service)
+            .and_then(|budget| Ok((need(service, budget.base)?, budget)));
+        let ((need, parts, is_measured), Budget { bytes: budget, place, .. }) = match known {
             Ok(known) => known,
             Err(why) => {
                 sheet.cannot_tell(&service.name, "what all workers may need", &why);
@@ -147,7 +157,7 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
         };
         let share = need / budget;
         let seen = format!(
-            "{parts} = {}, {} of {} ({whose}); {}",
+            "{parts} = {}, {} of {} ({place}); {}",
             bytes(need),
             percent(share),
             bytes(budget),
@@ -213,10 +223,8 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
             sheet.cannot_tell(about, "what a worker costs", &why);
             continue;
         };
-        let room = base(&facts.machine, service)
-            .and_then(|base| Ok((budget(&facts.machine, &service.group)?.0, base)));
-        let (budget, base) = match room {
-            Ok(room) => room,
+        let Budget { bytes: budget, base, .. } = match budget(&facts.machine, service) {
+            Ok(budget) => budget,
             Err(why) => {
                 sheet.cannot_tell(about, "how many workers memory allows", &why);
                 continue;
@@ -359,6 +367,40 @@ mod tests {
         pool(&mut facts).max_children = 40;
         expect("D1", &facts, Fail, "/web memory.max");
         expect("D3", &facts, Fail, "/web memory.max allows 1 GiB of 4 GiB");
+    }
+
+    #[test]
+    fn within_a_control_group_its_own_use_counts_instead_of_that_of_the_machine() {
+        let mut facts = php_fpm();
+        facts.machine.memory.as_mut().unwrap().available = 0.5 * GB;
+        let group = &mut facts.services[0].group;
+        group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
+        group.used = Ok(Some(500.0 * MB));
+        expect_ok("D1", &facts);
+        let found = look("D1", &facts);
+        let parts = "128 MiB OPcache + 132 MiB for everything else = 500 MiB";
+        assert!(found[0].seen.contains(parts), "{found:#?}");
+        let found = look("D2", &facts);
+        assert!(found[0].seen.contains("and memory allows 52"), "{found:#?}");
+        // Others of the group use nearly all of it.
+        facts.services[0].group.used = Ok(Some(1.99 * GB));
+        expect("D1", &facts, Fail, "of 2 GiB (/web memory.max)");
+        facts.services[0].group.used = unknown();
+        expect("D1", &facts, CannotTell, "not given");
+        expect("D2", &facts, CannotTell, "not given");
+    }
+
+    #[test]
+    fn the_use_of_a_group_without_the_server_includes_no_opcache() {
+        let mut facts = php_fpm();
+        facts.services[0].process = unknown();
+        pool(&mut facts).live = unknown();
+        let group = &mut facts.services[0].group;
+        group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
+        group.used = Ok(Some(500.0 * MB));
+        let found = look("D1", &facts);
+        let parts = "128 MiB OPcache + 500 MiB for everything else";
+        assert!(found[0].seen.contains(parts), "{found:#?}");
     }
 
     #[test]

@@ -270,6 +270,7 @@ fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let pool = Pool {
         name: format!("Apache's children ({})", apache.file),
         section: "Apache".to_owned(),
+        user: None,
         manager: Manager::Auto,
         max_children: children,
         is_chosen: true,

@@ -2,7 +2,7 @@
 
 use super::processes::{self, Proc};
 use super::world::World;
-use crate::facts::{Database, Fact, known};
+use crate::facts::{Database, Fact, Service, known};
 
 /// MariaDB's and MySQL's default of `max_connections`.
 const MYSQL_DEFAULT: u64 = 151;
@@ -24,11 +24,22 @@ const MYSQL_FILES: [&str; 6] = [
 const POSTGRES_FILES: [&str; 2] =
     ["/etc/postgresql/*/main/postgresql.conf", "/var/lib/pgsql/data/postgresql.conf"];
 
-/// All running databases.
-pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Database>> {
+/// The users of pools other than the one who asks: their processes can have any name.
+pub(super) fn tenants(services: &[Service], asking: u32) -> Vec<u32> {
+    let pools = services.iter().flat_map(|service| &service.pools);
+    pools.filter_map(|pool| pool.user).filter(|user| *user != asking).collect()
+}
+
+/// All running databases that are no tenant's.
+pub(super) fn databases(
+    world: &World,
+    all: &Fact<Vec<Proc>>,
+    tenants: &[u32],
+) -> Fact<Vec<Database>> {
     let all = known(all)?;
     let mut found: Vec<Database> = Vec::new();
-    for process in all {
+    let is_tenants = |process: &Proc| process.user.is_none_or(|user| tenants.contains(&user));
+    for process in all.iter().filter(|process| !is_tenants(process)) {
         let (name, default, files): (_, _, &[&str]) = match process.name.as_str() {
             "mariadbd" => ("MariaDB", MYSQL_DEFAULT, &MYSQL_FILES),
             "mysqld" => ("MySQL", MYSQL_DEFAULT, &MYSQL_FILES),
@@ -75,10 +86,11 @@ fn in_files(world: &World, patterns: &[&str]) -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::fixture;
     use std::time::Duration;
 
     fn process(pid: i32, parent: i32, name: &str, title: &str) -> Proc {
-        Proc { pid, parent, name: name.to_owned(), title: title.to_owned(), user: None }
+        Proc { pid, parent, name: name.to_owned(), title: title.to_owned(), user: Some(27) }
     }
 
     #[test]
@@ -99,9 +111,28 @@ mod tests {
             process(4, 3, "postgres", "postgres: writer"),
             process(5, 0, "bash", "bash"),
         ];
-        let found = databases(&world, &Ok(all)).unwrap();
+        let found = databases(&world, &Ok(all), &[33]).unwrap();
         let numbers: Vec<u64> = found.iter().map(|database| database.max_connections).collect();
         assert_eq!(numbers, [60, 40, 100]);
         assert_eq!(found[0].place, "/etc/mysql/mariadb.conf.d/50.cnf");
+    }
+
+    #[test]
+    fn a_process_of_a_pools_user_is_no_database_whatever_its_name() {
+        let services = fixture::php_fpm().services;
+        assert_eq!(tenants(&services, 0), [33]);
+        assert!(tenants(&services, 33).is_empty(), "the user who asks");
+        let root = tempfile::tempdir().unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let mysqld = process(1, 0, "mysqld", "mysqld --max_connections=5");
+        let all = Ok(vec![
+            Proc { user: Some(33), ..mysqld.clone() },
+            // One that has several users at a time, as a setuid program does.
+            Proc { pid: 2, user: None, ..mysqld.clone() },
+            Proc { pid: 3, ..mysqld },
+        ]);
+        let found = databases(&world, &all, &[33]).unwrap();
+        let names: Vec<&str> = found.iter().map(|database| database.name.as_str()).collect();
+        assert_eq!(names, ["MySQL (process 3)"]);
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::fpm::{Statement, read_line};
+use maitred_os::users;
 
 use super::world::World;
 use super::{ini, processes, status_page, systemd_units};
@@ -201,8 +202,13 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
     let mut pools = Vec::new();
     for section in &draft.pools {
         let mut pool = pool(section, &ini);
+        let server = master.as_ref().ok().copied();
+        pool.user = processes::user_of_workers(all, server).or_else(|| {
+            // Another root has other users.
+            world.is_here().then(|| user(section)).flatten()
+        });
         pool.live = match (&master, all) {
-            (Ok(master), Ok(all)) => Ok(live(world, section, *master, all, &pool)),
+            (Ok(master), Ok(all)) => Ok(live(world, *master, all, &pool)),
             (Err(why), _) | (_, Err(why)) => Err(why.clone()),
         };
         pools.push(pool);
@@ -221,6 +227,13 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
         connections: None,
         pools,
     }
+}
+
+/// The user that php-fpm gives the pool's workers if it runs as root; without one it starts only
+/// with --allow-to-run-as-root.
+fn user(section: &Section) -> Option<u32> {
+    let Some(name) = section.get("user") else { return Some(processes::ROOT) };
+    Some(users::look_up(name, None).ok()?.uid)
 }
 
 fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
@@ -247,6 +260,7 @@ fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     Pool {
         name: format!("pool {} ({})", section.name, section.file),
         section: section.name.clone(),
+        user: None,
         manager,
         max_children: number("pm.max_children").unwrap_or(0),
         is_chosen: true,
@@ -292,23 +306,24 @@ pub(super) fn address(text: &str) -> String {
     }
 }
 
-fn live(
-    world: &World,
-    section: &Section,
-    master: i32,
-    all: &[processes::Proc],
-    pool: &Pool,
-) -> Live {
-    let title = format!("php-fpm: pool {}", section.name);
-    let workers = all.iter().filter(|process| process.parent == master && process.title == title);
-    let pids: Vec<i32> = workers.map(|process| process.pid).collect();
-    let mut workers = processes::workers(world, &pids);
+/// The ids of the pool's workers. A worker can give itself the title of those of another pool, but
+/// not their user.
+fn own_processes(master: i32, pool: &Pool, all: &[processes::Proc]) -> Fact<Vec<i32>> {
+    let title = format!("php-fpm: pool {}", pool.section);
+    let user = processes::known_user(pool)?;
+    let own = all.iter().filter(|one| one.parent == master && one.user == Some(user));
+    Ok(own.filter(|one| one.title == title).map(|one| one.pid).collect())
+}
+
+fn live(world: &World, master: i32, all: &[processes::Proc], pool: &Pool) -> Live {
+    let pids = own_processes(master, pool, all);
+    let mut workers = pids.map(|pids| processes::workers(world, &pids));
     let status = match (&pool.status_path, &pool.status_at) {
         (Some(path), Some(listen)) => status_page::ask(world, listen, path),
         _ => Unknown::because("its status page is off (pm.status_path)"),
     };
     if let Ok(status) = &status {
-        for worker in &mut workers {
+        for worker in workers.iter_mut().flatten() {
             let known = status.workers.iter().find(|known| known.pid == worker.pid);
             let known = known.map(|known| known.requests);
             worker.requests = known.ok_or_else(|| Unknown("it has started just now".to_owned()));
@@ -319,7 +334,7 @@ fn live(
         get(status).ok_or_else(|| Unknown("the status page does not tell".to_owned()))
     };
     Live {
-        workers: Ok(workers),
+        workers,
         script_p50: told(&|status| status.script(0.5)),
         script_p99: told(&|status| status.script(0.99)),
         queue_wait_p99: Unknown::because("php-fpm does not know how long requests wait"),
@@ -383,6 +398,30 @@ mod tests {
         assert_eq!(pool.ini.as_ref().unwrap().get("memory_limit", ""), "64M");
         assert_eq!(pool.listen.as_ref().unwrap().backlog, -1);
         assert!(pool.live.is_err() && service.process.is_err());
+    }
+
+    #[test]
+    fn a_worker_with_the_title_of_another_pool_and_the_user_of_its_own_is_none_of_it() {
+        let section = |user: &str| Section {
+            name: "www".to_owned(),
+            entries: [("user".to_owned(), user.to_owned())].into(),
+            ..Section::default()
+        };
+        let mut pool = pool(&section("33"), &Ok(Ini::default()));
+        pool.user = user(&section("33"));
+        let one = |pid, user| processes::Proc {
+            pid,
+            parent: 7,
+            name: "php-fpm".to_owned(),
+            title: "php-fpm: pool www".to_owned(),
+            user,
+        };
+        let all = [one(1, Some(33)), one(2, Some(1001)), one(3, None)];
+        assert_eq!(own_processes(7, &pool, &all), Ok(vec![1]));
+        assert_eq!(user(&section("")), Some(processes::ROOT));
+        assert_eq!(user(&section("no such user")), None);
+        pool.user = None;
+        assert!(own_processes(7, &pool, &all).is_err());
     }
 
     #[test]

@@ -55,6 +55,10 @@ pub enum Scope {
     PhpFpm,
 }
 
+/// The user that a running maitred gives a pool's workers. `None`: it is unknown, or not this
+/// user's to know.
+pub type UserOfPool = fn(&maitred_config::Pool, &maitred_config::Config) -> Option<u32>;
+
 /// Options of an examination.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -66,6 +70,8 @@ pub struct Options {
     pub php_fpm: Option<PathBuf>,
     /// The admin socket of a running maitred, if not the configured one.
     pub admin_socket: Option<PathBuf>,
+    /// The user of a pool of maitred that was started as root.
+    pub user_of_pool: UserOfPool,
     /// Another root: an image, or files to test with. No server is queried and no program run then.
     pub root: Option<PathBuf>,
     /// The access log with the request rate.
@@ -109,6 +115,7 @@ pub fn read(options: &Options) -> Facts {
         let running = found.that_run(all, &mut installed);
         Others { services, nginx, apache, broken, broken_web } = running;
     }
+    let tenants = databases::tenants(&services, rustix::process::geteuid().as_raw());
     let mut facts = Facts {
         applications: Vec::new(),
         arrivals: options
@@ -116,7 +123,7 @@ pub fn read(options: &Options) -> Facts {
             .as_deref()
             .map(|file| access_log::arrivals(&world, file))
             .transpose(),
-        databases: databases::databases(&world, &all),
+        databases: databases::databases(&world, &all, &tenants),
         services,
         nginx,
         apache,

@@ -71,7 +71,12 @@ pub(super) fn service(
     let processors = processors.map_or(1, usize::from);
     let pools = config.pools.iter().map(|of| {
         let mut pool = pool(world, &config, of, processors);
-        pool.live = live(world, &status, &of.name, all);
+        let server = pid.as_ref().ok().copied();
+        pool.user = processes::user_of_workers(all, server).or_else(|| {
+            // Another root has other users.
+            world.is_here().then(|| (options.user_of_pool)(of, &config)).flatten()
+        });
+        pool.live = live(world, &status, &pool, all);
         if let Ok(status) = &status {
             let told = status.pools.iter().find(|told| told.name == of.name);
             let limit = told.and_then(|told| u32::try_from(told.workers.limit).ok());
@@ -107,6 +112,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
     Pool {
         name: format!("pool {}", of.name),
         section: of.name.clone(),
+        user: None,
         manager: match of.pm {
             ProcessManager::Static => Manager::Static,
             ProcessManager::Dynamic => Manager::Dynamic,
@@ -262,12 +268,12 @@ fn half(times: &Times) -> Option<f64> {
 fn live(
     world: &World,
     status: &Fact<ServerStatus>,
-    name: &str,
+    pool: &Pool,
     all: &Fact<Vec<Proc>>,
 ) -> Fact<Live> {
     let status = known(status)?;
     let mut pools = status.pools.iter();
-    let told = pools.find(|told| told.name == name);
+    let told = pools.find(|told| told.name == pool.section);
     let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
     let served = || Unknown("no script has run yet".to_owned());
     let (cpu, blocked, waited) =
@@ -289,7 +295,7 @@ fn live(
         .filter(|_| is_enough)
         .map(|(cpu, waited)| waited / cpu.max(f64::MIN_POSITIVE));
     Ok(Live {
-        workers: workers(world, status, told, all),
+        workers: own_processes(status.pid, pool, all).and_then(|pids| workers(world, told, &pids)),
         script_p50: half(&told.script_time).ok_or_else(served),
         script_p99: of(&told.script_time).p99_seconds.ok_or_else(served),
         queue_wait_p99: of(&told.queue_wait).p99_seconds.ok_or_else(served),
@@ -317,22 +323,22 @@ pub fn opcache(figures: &CacheFigures) -> Opcache {
     }
 }
 
+/// The ids of the pool's workers. Any process can have such a title, and the server adopts orphans
+/// of all pools: only those of its user are surely the pool's.
+fn own_processes(supervisor: u32, pool: &Pool, all: &Fact<Vec<Proc>>) -> Fact<Vec<i32>> {
+    let title = format!("maitred-php: worker pool {} ", pool.section);
+    let supervisor = i32::try_from(supervisor).unwrap_or_default();
+    let user = processes::known_user(pool)?;
+    let own = known(all)?.iter().filter(|one| one.parent == supervisor && one.user == Some(user));
+    Ok(own.filter(|one| one.title.starts_with(&title)).map(|one| one.pid).collect())
+}
+
 /// The pool's workers. The requests of each are not reported, only their sum.
-fn workers(
-    world: &World,
-    status: &ServerStatus,
-    told: &PoolStatus,
-    all: &Fact<Vec<Proc>>,
-) -> Fact<Vec<Worker>> {
-    let all = known(all)?;
-    let title = format!("maitred-php: worker pool {} ", told.name);
-    let supervisor = i32::try_from(status.pid).unwrap_or_default();
-    let own = all.iter().filter(|one| one.parent == supervisor && one.title.starts_with(&title));
-    let pids: Vec<i32> = own.map(|one| one.pid).collect();
+fn workers(world: &World, told: &PoolStatus, pids: &[i32]) -> Fact<Vec<Worker>> {
     if pids.is_empty() && told.memory.measured != Measured::Nothing {
         return Unknown::because("/proc does not show the server's workers");
     }
-    let mut workers = processes::workers(world, &pids);
+    let mut workers = processes::workers(world, pids);
     let each = told.requests / (pids.len() as u64).max(1);
     for worker in &mut workers {
         worker.requests = Ok(each);
@@ -343,6 +349,26 @@ fn workers(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::fixture;
+
+    #[test]
+    fn a_process_of_another_user_with_the_title_of_a_worker_is_none() {
+        let mut facts = fixture::maitred();
+        let pool = fixture::pool(&mut facts);
+        let one = |pid, user| Proc {
+            pid,
+            parent: 7,
+            name: "maitred-php".to_owned(),
+            title: format!("maitred-php: worker pool www seat {pid}"),
+            user,
+        };
+        let all = Ok(vec![one(1, Some(33)), one(2, Some(1001)), one(3, None), one(7, Some(0))]);
+        assert_eq!(own_processes(7, pool, &all), Ok(vec![1]));
+        assert_eq!(processes::user_of_workers(&all, Some(7)), None, "the configuration has it");
+        assert_eq!(processes::user_of_workers(&all, Some(2)), Some(1001));
+        pool.user = None;
+        assert!(own_processes(7, pool, &all).unwrap_err().0.contains("user of pool www"));
+    }
 
     /// Sites at which every client sees the status page of the first pool.
     fn shown(text: &str) -> Vec<String> {

@@ -3,14 +3,14 @@
 use maitred_os::proc::{self, Rollup};
 use maitred_os::schedstat::Schedstat;
 
-use super::world::World;
-use crate::facts::{Fact, Process, Unknown, Worker, known};
+use super::world::{MAX_FILE_BYTES, World};
+use crate::facts::{Fact, Pool, Process, Unknown, Worker, known};
 
 /// Most workers of a pool whose memory is measured: each measurement walks its pages.
 const MAX_MEASURED: usize = 200;
 
 /// The user who may do everything.
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
 fn one(world: &World, folder: &str) -> Option<Proc> {
     let pid = folder.rsplit('/').next()?.parse().ok()?;
     let status = world.read(&format!("{folder}/status")).ok()?;
-    let line = world.read_start(&format!("{folder}/cmdline"), proc::COMMAND_LINE_BYTES_MAX);
-    let line = line.ok().flatten().unwrap_or_default();
+    let line = world.read_locked(pid, "cmdline", proc::COMMAND_LINE_BYTES_MAX);
+    let line = line.unwrap_or_default();
     Some(Proc {
         pid,
         parent: i32::try_from(proc::number(&status, "PPid")?).ok()?,
@@ -46,6 +46,20 @@ fn one(world: &World, folder: &str) -> Option<Proc> {
         title: line.replace('\0', " ").trim().to_owned(),
         user: proc::user(&status),
     })
+}
+
+/// The user of a pool's workers.
+pub(super) fn known_user(pool: &Pool) -> Fact<u32> {
+    let unknown = || Unknown(format!("the user of {} is not known", pool.name));
+    pool.user.ok_or_else(unknown)
+}
+
+/// The user of a server's workers, by the user of its first process: a server that was not started
+/// as root cannot change it. `None`: the configuration has it.
+pub(super) fn user_of_workers(all: &Fact<Vec<Proc>>, server: Option<i32>) -> Option<u32> {
+    let mut all = all.as_ref().ok()?.iter();
+    let server = all.find(|process| Some(process.pid) == server)?;
+    server.user.filter(|user| *user != ROOT)
 }
 
 /// The process of a server with this title. Any user can give a process any title, so it counts
@@ -108,8 +122,8 @@ pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
 }
 
 fn worker(world: &World, pid: i32) -> Worker {
-    let file = format!("/proc/{pid}/smaps_rollup");
-    let rollup = world.read(&file).map(|text| Rollup::parse(&text));
+    let rollup = world.read_locked(pid, "smaps_rollup", MAX_FILE_BYTES);
+    let rollup = rollup.map(|text| Rollup::parse(&text));
     let bytes = |of: fn(Rollup) -> u64| {
         let rollup = known(&rollup)?;
         Ok(rollup.map_or(0, of) as f64)

@@ -6,13 +6,14 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use maitred_os::proc::held_locks;
 use maitred_os::walk::{self, Rule};
 use maitred_text::wildcards::has_literal_dots;
 
 use crate::facts::{Fact, Unknown};
 
 /// Most bytes of a file that are read.
-const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+pub(super) const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Most links of a path that are followed below another root (Linux: 40).
 const MAX_LINKS: usize = 40;
@@ -111,15 +112,18 @@ impl World {
 
     /// The same, of as many bytes at the start of the file.
     pub(super) fn read_start(&self, path: &str, most: u64) -> Fact<Option<String>> {
-        let file = self.path(path);
-        let mut bytes = Vec::new();
-        let opened = walk::open_to_read(&file, Rule::of_reader());
-        let read = opened.and_then(|opened| opened.take(most).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            // A process that has ended meanwhile gives ESRCH.
-            Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(Unknown(format!("{path} cannot be read ({why})"))),
+        start_of(&self.path(path), path, most)
+    }
+
+    /// A file of a process for which the kernel takes the lock of the process's memory.
+    pub(super) fn read_locked(&self, pid: i32, name: &str, most: u64) -> Fact<String> {
+        let path = format!("/proc/{pid}/{name}");
+        let (file, shown) = (self.path(&path), path.clone());
+        match held_locks::read(pid, move || start_of(&file, &shown, most)) {
+            Some(read) => read?.ok_or_else(|| Unknown(format!("{path} is not there"))),
+            None => Unknown::because(format!(
+                "{path} cannot be read: the lock of the process's memory is held"
+            )),
         }
     }
 
@@ -176,6 +180,19 @@ impl World {
             Some(None) => Unknown::because(format!("{program} could not be read")),
             None => Unknown::because(format!("{program} took too long")),
         }
+    }
+}
+
+/// The start of a file that is called `path`. `None` if there is no such file.
+fn start_of(file: &Path, path: &str, most: u64) -> Fact<Option<String>> {
+    let mut bytes = Vec::new();
+    let opened = walk::open_to_read(file, Rule::of_reader());
+    let read = opened.and_then(|opened| opened.take(most).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        // A process that has ended meanwhile gives ESRCH.
+        Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(Unknown(format!("{path} cannot be read ({why})"))),
     }
 }
 

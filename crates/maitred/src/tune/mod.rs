@@ -34,6 +34,7 @@ use maitred_tune::{html, text};
 use crate::client::{Client, UNEXPECTED};
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
+use crate::doctor::user_of_pool;
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line, refuse};
 use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
@@ -168,8 +169,12 @@ fn read(asked: &Tune) -> Result<ParsedArguments, TuneError> {
 fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let began = Instant::now();
     let said = read(asked)?;
+    // Before any thread starts: one that does not block the signals would be ended by them.
     let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
     let (site, findings) = find(&asked.server)?;
+    if stop.told.load(Ordering::SeqCst) {
+        return Err(TuneError::Stopped);
+    }
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
         let _ = writeln!(io::stdout(), "{done}");
@@ -184,8 +189,8 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(TuneError::Usage)?;
     // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
-    if let Some(owner) = owner {
-        target.trust_only(owner.uid);
+    if let Some(user) = owner.map(|owner| owner.uid).or(site.pool.user) {
+        target.trust_only(user);
     }
     let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
@@ -354,6 +359,7 @@ fn find(asked: &TuneServerOptions) -> Result<(Site, Vec<Finding>), TuneError> {
         config: config(asked),
         php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.admin_socket.clone(),
+        user_of_pool,
         root: None,
         access_log: None,
         watch: maitred_doctor::read::DEFAULT_WATCH,

@@ -5,6 +5,7 @@
 //! skipped.
 
 pub mod cgroup;
+pub mod held_locks;
 pub mod listeners;
 pub mod smaps;
 pub mod stat;

@@ -58,8 +58,7 @@ pub fn trial_config(
         tls.insert("listen".to_owned(), list(addresses.tls));
         tls.remove("acme");
     }
-    let php_log = text(&folder.join("php.log"));
-    for (_, pool) in all.get_mut("pools").and_then(Value::as_table_mut).into_iter().flatten() {
+    for (name, pool) in all.get_mut("pools").and_then(Value::as_table_mut).into_iter().flatten() {
         let Value::Table(pool) = pool else { continue };
         OF_POOL.iter().for_each(|name| drop(pool.remove(*name)));
         let children = pool.get("max_children").and_then(Value::as_integer);
@@ -69,7 +68,7 @@ pub fn trial_config(
         for table in ["php_value", "php_admin_value"] {
             let values = pool.get_mut(table).and_then(Value::as_table_mut);
             if let Some(log) = values.and_then(|values| values.get_mut("error_log")) {
-                *log = php_log.clone();
+                *log = text(&folder.join(php_log(name)));
             }
         }
     }
@@ -83,6 +82,11 @@ pub fn trial_config(
         }
     }
     Ok(all.to_string())
+}
+
+/// The name of the file with PHP's log of a pool.
+pub fn php_log(pool: &str) -> String {
+    format!("php-{pool}.log")
 }
 
 fn list(address: SocketAddr) -> Value {
@@ -112,5 +116,19 @@ mod tests {
         assert_eq!(made["pools"]["www"]["max_children"].as_integer(), Some(4));
         assert_eq!(made["listen"][0].as_str(), Some("127.0.0.1:1080"));
         assert_eq!(made["tls"]["listen"][0].as_str(), Some("127.0.0.1:1443"));
+    }
+
+    #[test]
+    fn each_pool_has_a_php_log_of_its_own() {
+        let toml = "[pools.a]\nphp_value.error_log = \"/var/log/a\"\n\
+                    [pools.b]\nphp_admin_value.error_log = \"/var/log/b\"\n[pools.c]\n";
+        let address = SocketAddr::from(([127, 0, 0, 1], 1080));
+        let addresses = TrialAddresses { plain: address, tls: address };
+        let made = trial_config(toml, addresses, Path::new("/tmp/trial")).unwrap();
+        let made: Table = made.parse().unwrap();
+        let log = |pool: &str, table: &str| made["pools"][pool][table]["error_log"].clone();
+        assert_eq!(log("a", "php_value").as_str(), Some("/tmp/trial/php-a.log"));
+        assert_eq!(log("b", "php_admin_value").as_str(), Some("/tmp/trial/php-b.log"));
+        assert!(made["pools"]["c"].get("php_value").is_none());
     }
 }

@@ -1,15 +1,18 @@
 //! maitred beside the old server: on spare loopback ports, with a temporary folder for its files.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
+use maitred_control::admin::{Reply, Request};
 use tempfile::TempDir;
 
-use super::trial_config::{TrialAddresses, trial_config};
+use super::trial_config::{TrialAddresses, php_log, trial_config};
+use crate::client::Client;
 
 /// Timeout of the start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,6 +22,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The name of its admin socket.
+const ADMIN_SOCKET: &str = "admin.sock";
+
+/// The phase in which it accepts connections.
+const SERVING: &str = "serving";
 
 /// Lines of its log in an error.
 const LOG_LINES: usize = 20;
@@ -41,37 +50,48 @@ impl TrialServer {
     /// # Errors
     /// Why it does not serve: one sentence and the end of its log.
     pub fn start(toml: &str, config: &Config) -> Result<TrialServer, String> {
-        let cannot = |why: std::io::Error| format!("maitred cannot be started beside it: {why}");
+        TrialServer::start_at(spare_addresses().map_err(cannot)?, toml, config)
+    }
+
+    fn start_at(
+        addresses: TrialAddresses,
+        toml: &str,
+        config: &Config,
+    ) -> Result<TrialServer, String> {
         let folder = tempfile::Builder::new().prefix("maitred-prove-").tempdir().map_err(cannot)?;
-        // Pools' users write PHP's log, and read spooled bodies.
+        // Pools' users write PHP's logs, and read spooled bodies.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
-        let addresses = spare_addresses().map_err(cannot)?;
         let made = trial_config(toml, addresses, folder.path())?;
-        let file = |name: &str| folder.path().join(name);
-        create(&folder, "maitred.toml", OURS)
-            .and_then(|()| fs::write(file("maitred.toml"), made))
+        create(folder.path(), "maitred.toml")
+            .and_then(|_| fs::write(folder.path().join("maitred.toml"), made))
             .map_err(cannot)?;
-        create(&folder, "php.log", EVERYBODYS).map_err(cannot)?;
-        create(&folder, "log", OURS).map_err(cannot)?;
-        fs::create_dir(file("spool")).map_err(cannot)?;
+        create_php_logs(folder.path(), config)?;
+        create(folder.path(), "log").map_err(cannot)?;
+        fs::create_dir(folder.path().join("spool")).map_err(cannot)?;
         let child = spawn(&folder).map_err(cannot)?;
         let mut trial = TrialServer { child, folder, addresses };
-        trial.wait_for(addresses.plain)?;
-        if config.tls.is_some() {
-            trial.wait_for(addresses.tls)?;
-        }
+        trial.wait_until_it_serves()?;
         Ok(trial)
     }
 
-    fn wait_for(&mut self, address: SocketAddr) -> Result<(), String> {
+    /// Its admin socket says so. A connection to its addresses would prove nothing: another program
+    /// may have taken a port since it was spare.
+    fn wait_until_it_serves(&mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
+        let socket = self.folder.path().join(ADMIN_SOCKET);
+        let is_serving = || {
+            let request = Request::Status { pool: None };
+            let reply = Client::connect(Some(&socket)).and_then(|mut client| client.ask(&request));
+            matches!(reply, Ok(Reply::Status(status)) if status.phase == SERVING)
+        };
+        while !is_serving() {
             if !matches!(self.child.try_wait(), Ok(None)) || Instant::now() > until {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
                 return Err(format!(
-                    "maitred does not serve at {address} with this configuration; its log:\n  {end}"
+                    "maitred does not serve at {} with this configuration; its log:\n  {end}",
+                    self.addresses
                 ));
             }
             std::thread::sleep(PAUSE);
@@ -109,21 +129,35 @@ fn spawn(folder: &TempDir) -> std::io::Result<Child> {
         }
     }
     command.args(["serve", "--config"]).arg(file("maitred.toml"));
-    command.arg("--admin-socket").arg(file("admin.sock"));
+    command.arg("--admin-socket").arg(file(ADMIN_SOCKET));
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
-/// Mode of files for the owner only: the configuration holds the pools' secrets.
-const OURS: u32 = 0o600;
+fn cannot(why: std::io::Error) -> String {
+    format!("maitred cannot be started beside it: {why}")
+}
 
-/// Mode of a file that pools' users write.
-const EVERYBODYS: u32 = 0o666;
+/// Mode of all files: the configuration holds the pools' secrets, and PHP's logs those of scripts.
+const MODE: u32 = 0o600;
 
-/// Creates a file with this mode, whatever the umask is.
-fn create(folder: &TempDir, name: &str, mode: u32) -> std::io::Result<()> {
-    let path = folder.path().join(name);
-    let file: File = OpenOptions::new().write(true).create_new(true).mode(OURS).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))
+/// Creates a file for its owner only, whatever the umask is.
+fn create(folder: &Path, name: &str) -> std::io::Result<File> {
+    let path = folder.join(name);
+    let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
+/// Creates the files of PHP's logs, each for the user of its pool only.
+fn create_php_logs(folder: &Path, config: &Config) -> Result<(), String> {
+    for pool in &config.pools {
+        let user = maitred_supervisor::user_of_pool(pool, config).map_err(|why| why.to_string())?;
+        let log = create(folder, &php_log(&pool.name)).map_err(cannot)?;
+        if let Some(user) = user {
+            fchown(&log, Some(user.uid), None).map_err(cannot)?;
+        }
+    }
+    Ok(())
 }
 
 /// Two loopback addresses without a listener.
@@ -131,4 +165,55 @@ fn spare_addresses() -> std::io::Result<TrialAddresses> {
     let [plain, tls] = [0, 1].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
     let (plain, tls) = (plain?, tls?);
     Ok(TrialAddresses { plain: plain.local_addr()?, tls: tls.local_addr()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// The configuration of two pools with users of their own, where this process may have some.
+    fn two_pools() -> (String, Config) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("maitred.toml");
+        let user = |name: &str| match maitred_os::users::is_root() {
+            true => format!("user = \"{name}\"\n"),
+            false => String::new(),
+        };
+        let pool = |name: &str, of: &str| {
+            let root = folder.path();
+            let site =
+                format!("[[sites]]\nhosts = [\"{name}\"]\npool = \"{name}\"\nroot = {root:?}\n");
+            format!("[pools.{name}]\n{}{site}", user(of))
+        };
+        let text = pool("a", "daemon") + &pool("b", "nobody");
+        fs::write(&file, &text).unwrap();
+        let config = maitred_config::load(&file).unwrap();
+        (text, config)
+    }
+
+    #[test]
+    fn the_php_log_of_a_pool_is_its_users_alone() {
+        let (_, config) = two_pools();
+        let folder = tempfile::tempdir().unwrap();
+        create_php_logs(folder.path(), &config).unwrap();
+        let log = |pool: &str| fs::metadata(folder.path().join(php_log(pool))).unwrap();
+        assert_eq!([log("a").mode() & 0o777, log("b").mode() & 0o777], [0o600; 2]);
+        if maitred_os::users::is_root() {
+            let uid = |name: &str| maitred_os::users::look_up(name, None).unwrap().uid;
+            assert_eq!([log("a").uid(), log("b").uid()], [uid("daemon"), uid("nobody")]);
+        }
+    }
+
+    #[test]
+    fn another_program_that_has_taken_a_spare_port_is_not_the_trial_server() {
+        let (text, config) = two_pools();
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let plain = other.local_addr().unwrap();
+        // This test program takes no arguments of a server, and ends at once.
+        let started = TrialServer::start_at(TrialAddresses { plain, tls: plain }, &text, &config);
+        let why = started.err().unwrap();
+        assert!(why.contains(&format!("does not serve at {plain}")), "{why}");
+    }
 }
