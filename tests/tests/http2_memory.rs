@@ -220,6 +220,37 @@ fn compressed_responses_that_end_early_hold_no_encoders_while_their_clients_read
     server.stop();
 }
 
+/// Waits until each request of a connection has its headers, or is refused.
+fn wait_for_heads(client: &mut Connection) {
+    let heads = Cell::new(0);
+    client.wait_for("all heads", |frame| {
+        heads.set(heads.get() + u32::from(matches!(frame.kind, HEADERS | RST_STREAM)));
+        heads.get() == STREAMS
+    });
+}
+
+#[test]
+fn listings_that_their_client_does_not_read_are_bounded_together() {
+    let root = site();
+    let name = "\"".repeat(240);
+    for number in 0..4000 {
+        write_file(root.path(), &format!("list/{number}{name}"), b"");
+    }
+    let setup = Setup::new(root.path()).workers(2).top("request_memory = \"4M\"");
+    let server = setup.site("autoindex = \"/list/*\"").start();
+    let before = resident(&server);
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    let asked = |number| frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &get("/list/"));
+    client.send(&(0..STREAMS).flat_map(asked).collect::<Vec<_>>()).expect("they are taken");
+    wait_for_heads(&mut client);
+    let height = peak(&server);
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
+    assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
+    server.expect_log(0, "all requests in progress would exceed `request_memory`");
+    drop(client);
+    server.stop();
+}
+
 /// The headers of a GET of a file that its client does not take, the authority and the path of
 /// which are remembered.
 fn file() -> Vec<u8> {
