@@ -2,10 +2,13 @@
 //! a serving thread that read one would stop with all its sites.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
 
+use maitred_tests::fastcgi::{Wire, params};
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::locked_folder::{other, request, response, send};
-use maitred_tests::server::{Server, Setup, give_to_web_user, write_file};
+use maitred_tests::server::{Server, Setup, give_to_web_user, public_folder, write_file};
 use maitred_tests::stuck_files::StuckFiles;
 use maitred_tests::tls::{self, Authority};
 use maitred_tests::xfs::Xfs;
@@ -22,6 +25,9 @@ echo 'released';";
 /// Bytes of a file that is not held in memory.
 const LARGE: usize = 300_000;
 
+/// Bytes of a file that does not fit into the buffers of a socket.
+const LARGER: usize = 32 << 20;
+
 /// A server with one thread, whose second site has files on XFS.
 struct LockedFile {
     // Dropped before the file system is unmounted, and before the server waits for its processes.
@@ -36,6 +42,11 @@ struct LockedFile {
 impl LockedFile {
     /// None without FUSE or XFS.
     fn start() -> Option<LockedFile> {
+        LockedFile::with(|setup, root| setup.site(&other(root, "htaccess = true")))
+    }
+
+    /// The same with another configuration for these files.
+    fn with(more: impl FnOnce(Setup, &Path) -> Setup) -> Option<LockedFile> {
         let Some((files, xfs)) = StuckFiles::mount().zip(Xfs::mount()) else {
             eprintln!(
                 "skipped: only root may mount file systems; XFS needs xfsprogs and /dev/loop"
@@ -60,7 +71,7 @@ impl LockedFile {
         let certificate = authority.issue("site", &["localhost"]);
         let lines = format!("certificates = [{}]", certificate.toml());
         let setup = Setup::new(root).workers(1).top("front_threads = 1").tls(tls, &[lines]);
-        let server = setup.site(&other(root, "htaccess = true")).start();
+        let server = more(setup, root).start();
         Some(LockedFile { files, held: None, server, authority, tls, xfs })
     }
 
@@ -114,6 +125,35 @@ fn a_large_file_whose_lock_is_held_is_sent_later_and_delays_no_other_request() {
         let sent = response(waits);
         assert_eq!((sent.status, sent.body.len()), (200, LARGE));
     }
+    locked.server.stop();
+}
+
+#[test]
+fn a_large_file_whose_lock_is_held_delays_no_pool_that_has_a_listener_and_no_site() {
+    let folder = public_folder();
+    let socket = folder.path().join("neighbour.sock");
+    let neighbour = format!(
+        "[pools.neighbour]\npm = \"static\"\nmax_children = 1\nuser = \"nobody\"\n\
+         listen = {socket:?}"
+    );
+    let ffi = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
+    let locked = LockedFile::with(|setup, _| setup.workers(2).pool(ffi).site(&neighbour));
+    let Some(mut locked) = locked else { return };
+    let root = locked.xfs.path().to_owned();
+    write_file(&root, "larger.bin", &vec![b'x'; LARGER]);
+    give_to_web_user(&root.join("larger.bin"));
+    let mut reader = send(&locked.server, "/larger.bin");
+    assert_eq!(reader.read_head().expect("the response begins").status, 200);
+    // What the client has not read yet waits for room in the socket.
+    locked.hold("larger.bin");
+    let rest = thread::spawn(move || reader.read_bytes(LARGER).map(|bytes| bytes.len()));
+    for _ in 0..20 {
+        let asked = Wire::connect(&socket).ask(1, &params(&root, "/pid.php", &[]), b"");
+        assert!(asked.body().parse::<u32>().is_ok(), "{}", asked.stdout);
+    }
+    locked.release();
+    let rest = rest.join().expect("the client reads");
+    assert_eq!(rest.expect("the response is whole"), LARGER);
     locked.server.stop();
 }
 
