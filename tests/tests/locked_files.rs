@@ -1,12 +1,14 @@
 //! Files whose lock a tenant holds in the kernel: some file systems take it to read a file, so that
 //! a serving thread that read one would stop with all its sites.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 
 use maitred_tests::fastcgi::{Wire, params};
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::http2::{self, DATA, END_STREAM, WINDOW_UPDATE, fields, frame};
 use maitred_tests::locked_folder::{other, request, response, send};
 use maitred_tests::server::{Server, Setup, give_to_web_user, public_folder, write_file};
 use maitred_tests::stuck_files::StuckFiles;
@@ -24,6 +26,9 @@ echo 'released';";
 
 /// Bytes of a file that is not held in memory.
 const LARGE: usize = 300_000;
+
+/// The window of a stream and of a connection of HTTP/2 at its start (RFC 9113 §6.9.2).
+const WINDOW: u32 = 65_535;
 
 /// Bytes of a file that does not fit into the buffers of a socket.
 const LARGER: usize = 32 << 20;
@@ -154,6 +159,36 @@ fn a_large_file_whose_lock_is_held_delays_no_pool_that_has_a_listener_and_no_sit
     locked.release();
     let rest = rest.join().expect("the client reads");
     assert_eq!(rest.expect("the response is whole"), LARGER);
+    locked.server.stop();
+}
+
+#[test]
+fn a_large_file_whose_lock_is_held_leaves_the_windows_of_its_connection_to_other_streams() {
+    let Some(mut locked) = LockedFile::start() else { return };
+    let page = "<?php echo str_repeat('x', 60_000);";
+    write_file(locked.xfs.path(), "page.php", page.as_bytes());
+    let mut client = http2::Connection::open(locked.server.address(), &[]);
+    let large =
+        [(":method", "GET"), (":scheme", "http"), (":path", "/large.bin"), (":authority", "other")];
+    client.ask_with(1, &fields(&large), END_STREAM);
+    let left = Cell::new(WINDOW as usize);
+    client.wait_for("as much as the window allows", |frame| {
+        left.set(left.get() - if frame.kind == DATA { frame.payload.len() } else { 0 });
+        left.get() == 0
+    });
+    locked.hold("large.bin");
+    let widen = |client: &mut http2::Connection, stream, by: u32| {
+        let update = frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes());
+        client.send(&update).expect("the server takes it");
+    };
+    widen(&mut client, 1, LARGE as u32);
+    widen(&mut client, 0, WINDOW);
+    client.ask(3, "/page.php");
+    // The first stream has taken all of the window, and waits for its file.
+    assert_eq!(client.body(3).len(), 60_000);
+    locked.release();
+    widen(&mut client, 0, LARGE as u32);
+    assert_eq!(client.body(1).len(), LARGE);
     locked.server.stop();
 }
 

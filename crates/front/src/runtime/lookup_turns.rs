@@ -222,7 +222,8 @@ impl Tenant {
         self.all.are_several.load(Ordering::Relaxed)
     }
 
-    /// Reads a piece of a file that is sent, on another thread. None if it takes too long.
+    /// Reads a piece of a file that is sent, on another thread. None if it takes too long. The turn
+    /// ends when the caller has the piece: no more pieces wait for a caller than there are turns.
     pub async fn read_to_send<T: Send + 'static>(
         self: &Arc<Tenant>,
         read: impl FnOnce() -> T + Send + 'static,
@@ -230,7 +231,8 @@ impl Tenant {
         let read = async {
             let turn = Arc::clone(&self.senders).acquire_owned().await.ok()?;
             let thread = either(&self.own_sender, &self.all.senders, 1).await?;
-            self.run_in((turn, thread), read).await
+            let (done, _turn) = self.run_in(thread, move || (read(), turn)).await?;
+            Some(done)
         };
         timeout_at(Instant::now() + SEND_PATIENCE, read).await.ok()?
     }
