@@ -33,6 +33,14 @@ const WINDOW: u32 = 65_535;
 /// Bytes of a file that does not fit into the buffers of a socket.
 const LARGER: usize = 32 << 20;
 
+/// Lets the pool of the first site hold locks.
+const FFI: &str = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
+
+/// A pool of another user, with these lines.
+fn neighbour(lines: &str) -> String {
+    format!("[pools.neighbour]\npm = \"static\"\nmax_children = 1\nuser = \"nobody\"\n{lines}")
+}
+
 /// A server with one thread, whose second site has files on XFS.
 struct LockedFile {
     // Dropped before the file system is unmounted, and before the server waits for its processes.
@@ -95,6 +103,21 @@ impl LockedFile {
         assert_eq!(http::ask(self.server.address(), &request("/pid.php")).status, 200);
     }
 
+    /// Has the lock of a file held of which a client has not all yet, and asks a neighbour.
+    fn hold_while_sent(&mut self, ask: impl Fn(&LockedFile)) {
+        write_file(self.xfs.path(), "larger.bin", &vec![b'x'; LARGER]);
+        give_to_web_user(&self.xfs.path().join("larger.bin"));
+        let mut reader = send(&self.server, "/larger.bin");
+        assert_eq!(reader.read_head().expect("the response begins").status, 200);
+        // The rest waits for room in the socket.
+        self.hold("larger.bin");
+        let rest = thread::spawn(move || reader.read_bytes(LARGER).map(|bytes| bytes.len()));
+        (0..20).for_each(|_| ask(self));
+        self.release();
+        let rest = rest.join().expect("the client reads");
+        assert_eq!(rest.expect("the response is whole"), LARGER);
+    }
+
     fn release(&mut self) {
         self.files.release();
         if let Some(mut held) = self.held.take() {
@@ -137,28 +160,26 @@ fn a_large_file_whose_lock_is_held_is_sent_later_and_delays_no_other_request() {
 fn a_large_file_whose_lock_is_held_delays_no_pool_that_has_a_listener_and_no_site() {
     let folder = public_folder();
     let socket = folder.path().join("neighbour.sock");
-    let neighbour = format!(
-        "[pools.neighbour]\npm = \"static\"\nmax_children = 1\nuser = \"nobody\"\n\
-         listen = {socket:?}"
-    );
-    let ffi = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
-    let locked = LockedFile::with(|setup, _| setup.workers(2).pool(ffi).site(&neighbour));
+    let lines = neighbour(&format!("listen = {socket:?}"));
+    let locked = LockedFile::with(|setup, _| setup.workers(2).pool(FFI).site(&lines));
     let Some(mut locked) = locked else { return };
-    let root = locked.xfs.path().to_owned();
-    write_file(&root, "larger.bin", &vec![b'x'; LARGER]);
-    give_to_web_user(&root.join("larger.bin"));
-    let mut reader = send(&locked.server, "/larger.bin");
-    assert_eq!(reader.read_head().expect("the response begins").status, 200);
-    // What the client has not read yet waits for room in the socket.
-    locked.hold("larger.bin");
-    let rest = thread::spawn(move || reader.read_bytes(LARGER).map(|bytes| bytes.len()));
-    for _ in 0..20 {
-        let asked = Wire::connect(&socket).ask(1, &params(&root, "/pid.php", &[]), b"");
+    locked.hold_while_sent(|locked| {
+        let params = params(locked.xfs.path(), "/pid.php", &[]);
+        let asked = Wire::connect(&socket).ask(1, &params, b"");
         assert!(asked.body().parse::<u32>().is_ok(), "{}", asked.stdout);
-    }
-    locked.release();
-    let rest = rest.join().expect("the client reads");
-    assert_eq!(rest.expect("the response is whole"), LARGER);
+    });
+    locked.server.stop();
+}
+
+#[test]
+fn a_large_file_whose_lock_is_held_delays_no_pool_that_serves_some_paths_of_the_site() {
+    let paths = "paths = [{ path = \"/pid.php\", pool = \"neighbour\" }]\n";
+    let lines = format!("{paths}{}", neighbour(""));
+    let locked = LockedFile::with(|setup, _| setup.workers(2).pool(FFI).site(&lines));
+    let Some(mut locked) = locked else { return };
+    locked.hold_while_sent(|locked| {
+        assert_eq!(http::get(locked.server.address(), "/pid.php").status, 200);
+    });
     locked.server.stop();
 }
 
