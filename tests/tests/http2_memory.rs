@@ -2,7 +2,7 @@
 //! bounds, and is given back afterwards.
 
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http2::{
     ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
-    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, fields, frame, get, integer,
+    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, fields, frame, get,
+    integer,
 };
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::{http, ports, wait};
+use rustix::fs::Advice;
 use tempfile::TempDir;
 
 /// Connections of the flood.
@@ -216,6 +218,77 @@ fn compressed_responses_that_end_early_hold_no_encoders_while_their_clients_read
         (resident(&server) <= before + HEIGHT).then_some(())
     });
     println!("{} MiB before, {} MiB now", mib(before), mib(resident(&server)));
+    drop(clients);
+    server.stop();
+}
+
+/// Waits until each request of a connection has its headers, or is refused.
+fn wait_for_heads(client: &mut Connection) {
+    let heads = Cell::new(0);
+    client.wait_for("all heads", |frame| {
+        heads.set(heads.get() + u32::from(matches!(frame.kind, HEADERS | RST_STREAM)));
+        heads.get() == STREAMS
+    });
+}
+
+#[test]
+fn listings_that_their_client_does_not_read_are_bounded_together() {
+    let root = site();
+    let name = "\"".repeat(240);
+    for number in 0..4000 {
+        write_file(root.path(), &format!("list/{number}{name}"), b"");
+    }
+    let setup = Setup::new(root.path()).workers(2).top("request_memory = \"4M\"");
+    let server = setup.site("autoindex = \"/list/*\"").start();
+    let before = resident(&server);
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    let asked = |number| frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &get("/list/"));
+    client.send(&(0..STREAMS).flat_map(asked).collect::<Vec<_>>()).expect("they are taken");
+    wait_for_heads(&mut client);
+    let height = peak(&server);
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
+    assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
+    server.expect_log(0, "all requests in progress would exceed `request_memory`");
+    drop(client);
+    server.stop();
+}
+
+/// Connections whose clients do not read a large file.
+const READERS: usize = 8;
+/// Bytes from one range of the large file to the next: more than the kernel reads ahead.
+const APART: u32 = 600_000;
+
+#[test]
+fn pieces_of_files_that_are_not_cached_are_bounded_for_each_connection() {
+    let root = site();
+    write_file(root.path(), "large.bin", &vec![b'x'; (STREAMS * APART) as usize]);
+    let file = File::open(root.path().join("large.bin")).expect("the file is there");
+    file.sync_all().expect("the file is written");
+    let server = Setup::new(root.path()).start();
+    let before = resident(&server);
+    let asked = |number: u32| {
+        let head = fields(&[
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/large.bin"),
+            (":authority", "localhost"),
+            ("range", &format!("bytes={}-", number * APART)),
+        ]);
+        frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &head)
+    };
+    let mut clients = Vec::new();
+    for _ in 0..READERS {
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("the cache can be emptied");
+        let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+        let window = frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
+        let all = (0..STREAMS).flat_map(asked);
+        client.send(&window.into_iter().chain(all).collect::<Vec<_>>()).expect("they are taken");
+        wait_for_heads(&mut client);
+        clients.push(client);
+    }
+    let height = peak(&server);
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
+    assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     drop(clients);
     server.stop();
 }

@@ -13,6 +13,7 @@ pub(crate) mod pool_budgets;
 pub(crate) mod purge;
 pub(crate) mod purge_acks;
 pub(crate) mod purge_journal;
+pub(crate) mod refresh_budget;
 pub(crate) mod running_uses;
 pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
@@ -21,7 +22,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,6 +48,7 @@ use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::{PATIENCE, PurgeJournal};
+use crate::cache::refresh_budget::RefreshBudget;
 use crate::cache::slow_disk::SlowDisk;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
@@ -83,8 +84,7 @@ pub struct Cache {
     disk_limit: Option<u64>,
     pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
     fill_memory: Arc<FillMemory>,
-    /// Running background refreshes.
-    pub(crate) refreshes: AtomicUsize,
+    pub(crate) refreshes: Arc<RefreshBudget>,
     /// Pages that are being compressed.
     pub(crate) compressing: CompressingKeys,
     /// Notified when a page is stored or purged: there may be something to sweep.
@@ -191,7 +191,7 @@ impl Cache {
             memory_limit: memory,
             fills,
             fill_memory,
-            refreshes: AtomicUsize::new(0),
+            refreshes: Arc::default(),
             compressing: CompressingKeys::default(),
             changed,
             known: ArcSwap::from_pointee(PurgeableSites::of(config)),

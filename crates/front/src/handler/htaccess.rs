@@ -18,7 +18,7 @@ use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::handler::htaccess_cache::{self, LastRound, RootedVerdict, Saved, Unsaved};
 use crate::handler::htaccess_evaluation::{ErrorOf, Evaluation, evaluate, evaluate_error};
 use crate::handler::htaccess_response::Directives;
-use crate::handler::respond::TextResponse;
+use crate::handler::respond::{HTML, TextResponse};
 use crate::handler::{htaccess_listing, htaccess_users, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
@@ -33,8 +33,6 @@ const MAX_ERROR_PAGES: usize = 10;
 
 /// Most pairs of `AuthUserFile` and `AuthGroupFile` that a request asks, after internal redirects.
 const MAX_USERS_FILES: usize = 4;
-
-const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 /// Headers of a client like any other: rules against robots let it pass.
 const USUAL_HEADERS: [Header<'static>; 2] = [(b"User-Agent", b"Mozilla/5.0"), (b"Accept", b"*/*")];
@@ -351,7 +349,7 @@ impl Evaluated {
                     Ok(Some(_)) if context.site.check_root(version).await.is_err() => failed(503),
                     Ok(Some(page)) => {
                         follow(context, &request);
-                        Ok(TextResponse::page(&[HTML], page).into())
+                        Ok(TextResponse::listing(page).into())
                     }
                     Ok(None) => failed(403),
                     Err(refused) => failed(refused.status),

@@ -7,7 +7,7 @@ use maitred_htaccess::request::{Client, Request, World};
 use maitred_rules::path::{CleanPath, Refused};
 
 use crate::handler::context::RequestContext;
-use crate::site::listing::{self, Listing};
+use crate::site::listing::{self, Listing, ListingPage};
 use crate::site::name_lookups;
 
 /// Most evaluations of names for one listing, each as long as that of a request may be. Other
@@ -23,7 +23,7 @@ pub async fn page(
     client: &Client,
     request: &Arc<Request>,
     path: &CleanPath<'_>,
-) -> Result<Option<String>, Refused> {
+) -> Result<Option<ListingPage>, Refused> {
     let site = context.site;
     let index = Arc::clone(request);
     let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);

@@ -16,7 +16,15 @@ use crate::http::body::{BodyError, NO_SPACE_FOR_BODY, RETRY_BODY_SECONDS};
 use crate::http::client::{After, Content, HttpClient, Reply};
 use crate::http::error_body::{in_words, of_request, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
+use crate::http::request_memory::{HeldMemory, MemoryGrowth};
 use crate::pool::status::StatusPage;
+use crate::site::listing::ListingPage;
+
+/// Bytes of the largest page that is not accounted for: as small as the text of an error.
+const UNCOUNTED_BYTES: usize = 4 * 1024;
+
+/// The type of pages of the server.
+pub const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 static EMPTY: Bytes = Bytes::new();
 
@@ -35,6 +43,19 @@ enum TextBody {
     Reason(&'static str),
     /// The whole body.
     Whole(String),
+    /// The page of a listing.
+    Listing(ListingPage),
+}
+
+impl TextBody {
+    /// Bytes of a page.
+    fn page_bytes(&self) -> usize {
+        match self {
+            TextBody::Reason(_) => 0,
+            TextBody::Whole(text) => text.len(),
+            TextBody::Listing(page) => page.text.len(),
+        }
+    }
 }
 
 impl TextResponse {
@@ -55,6 +76,12 @@ impl TextResponse {
             headers: headers.iter().map(owned).collect(),
             text: TextBody::Whole(body),
         }
+    }
+
+    /// The page of a listing.
+    pub fn listing(page: ListingPage) -> TextResponse {
+        let headers = vec![owned(&HTML)];
+        TextResponse { status: 200, headers, text: TextBody::Listing(page) }
     }
 
     /// This response with another status.
@@ -298,8 +325,13 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         after: After,
     ) -> Pin<Box<impl Future<Output = io::Result<After>>>> {
         Box::pin(async move {
+            let (response, _held) = match self.hold_page(&response) {
+                Ok(held) => (response, held),
+                Err(refusal) => (refusal, None),
+            };
             let body = match response.text {
                 TextBody::Whole(body) => body,
+                TextBody::Listing(page) => page.text,
                 // Clients of the admin listener may read the reason of a 403 and 404 as well.
                 TextBody::Reason(reason) if self.client.admin().is_some() => {
                     unfiltered(response.status, reason)
@@ -317,6 +349,25 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             let headers: Vec<Header<'_>> = response.headers.iter().map(borrowed).collect();
             let content = Content::Made(body.as_bytes());
             self.send_text(response.status, &headers, content, after).await
+        })
+    }
+
+    /// Accounts for a large page until its client has read it. The connections of the admin
+    /// listener are few.
+    fn hold_page(
+        &mut self,
+        response: &TextResponse,
+    ) -> Result<Option<HeldMemory<'r>>, TextResponse> {
+        let bytes = response.text.page_bytes();
+        if bytes <= UNCOUNTED_BYTES || self.client.admin().is_some() {
+            return Ok(None);
+        }
+        let (thread, peer) = (self.thread, self.target.peer.ip());
+        let growth = MemoryGrowth { before: self.head.memory_bytes(), more: bytes };
+        let held = self.client.hold(&thread.shared.requests, growth, || thread.address(peer));
+        held.map_err(|why| {
+            thread.shared.refuse_head(peer, why);
+            TextResponse::new(503, "Too many large pages are in progress.")
         })
     }
 

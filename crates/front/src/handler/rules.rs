@@ -16,7 +16,6 @@ use crate::handler::respond::TextResponse;
 use crate::handler::route::{route, special};
 use crate::handler::route_rules::{PathTarget, RouteChecks, RouteRules, target_of};
 use crate::handler::{htaccess, refusal};
-use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::pool::queue::Priority;
 use crate::services::Thread;
@@ -29,8 +28,6 @@ const TOO_OFTEN: &str = "Too many requests.";
 
 /// The response body for a client that exceeds the `connection_limit`.
 const TOO_MANY: &str = "Too many requests at a time.";
-
-const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 /// The rules of a site, for one request.
 pub struct RulesCheck<'r> {
@@ -225,7 +222,7 @@ impl<'r> RulesCheck<'r> {
                     Err(refused) => return Some(refusal::of_path(&refused).into()),
                 };
                 let page = listing::page(listing, path.as_bytes()).await?;
-                Some(TextResponse::page(&[HTML], page).into())
+                Some(TextResponse::listing(page).into())
             }
             PathTarget::Files => None,
         }

@@ -78,16 +78,41 @@ impl LargeFile {
     /// When the file cannot be read; `UnexpectedEof` when it has become shorter, `TimedOut` when
     /// the read takes too long.
     pub async fn read(self: &Arc<LargeFile>, at: u64, count: usize) -> io::Result<Vec<u8>> {
+        match self.read_cached(at, count)? {
+            Some(bytes) => Ok(bytes),
+            None => self.read_elsewhere(at, count).await,
+        }
+    }
+
+    /// Reads up to `count` bytes from `at` that the kernel has in its page cache; none if it has
+    /// none, or the file is locked.
+    ///
+    /// # Errors
+    /// When the file cannot be read; `UnexpectedEof` when it has become shorter.
+    pub fn read_cached(&self, at: u64, count: usize) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; count];
         match cached_reads::read(&self.fd, &mut bytes, at) {
-            Err(error) if cached_reads::is_undecided(error) => {
-                let file = Arc::clone(self);
-                let read =
-                    move || shortened(cached_reads::read_now(&file.fd, &mut bytes, at)?, bytes);
-                self.on_other_thread(read).await
-            }
-            read => shortened(read?, bytes),
+            Err(error) if cached_reads::is_undecided(error) => Ok(None),
+            read => shortened(read?, bytes).map(Some),
         }
+    }
+
+    /// Reads up to `count` bytes from `at` on another thread, which may wait for the file. There is
+    /// no buffer before the read has its turn.
+    ///
+    /// # Errors
+    /// As [`LargeFile::read`].
+    pub async fn read_elsewhere(
+        self: &Arc<LargeFile>,
+        at: u64,
+        count: usize,
+    ) -> io::Result<Vec<u8>> {
+        let file = Arc::clone(self);
+        let read = move || {
+            let mut bytes = vec![0; count];
+            shortened(cached_reads::read_now(&file.fd, &mut bytes, at)?, bytes)
+        };
+        self.on_other_thread(read).await
     }
 
     /// Has the kernel read a piece into its page cache.

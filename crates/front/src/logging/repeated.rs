@@ -64,6 +64,7 @@ struct Episodes {
     proxies: BTreeMap<String, LogThrottle<()>>,
     websockets: LogThrottle<()>,
     unwatched: LogThrottle<()>,
+    unrefreshed: LogThrottle<()>,
 }
 
 impl Default for RepeatedErrors {
@@ -86,6 +87,7 @@ impl Default for RepeatedErrors {
                 proxies: BTreeMap::new(),
                 websockets: LogThrottle::new(CALM),
                 unwatched: LogThrottle::new(CALM),
+                unrefreshed: LogThrottle::new(CALM),
             }),
             stirred: Notify::new(),
         }
@@ -269,6 +271,16 @@ impl RepeatedErrors {
         }
     }
 
+    /// Reports a page that stays stale, because this backend has too many background refreshes.
+    pub fn not_refreshed(&self, backend: &impl Display) {
+        if self.note(|episodes, now| episodes.unrefreshed.happened(now, |()| {})) {
+            tracing::warn!(
+                "{backend}: a stale page of the cache is not refreshed: too many refreshes run; \
+                 see whether its scripts hang; further pages are counted"
+            );
+        }
+    }
+
     /// True when an episode starts: then [`RepeatedErrors::tell`] is notified.
     fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
         let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
@@ -323,6 +335,7 @@ impl Episodes {
             && self.proxies.is_empty()
             && self.websockets.is_quiet()
             && self.unwatched.is_quiet()
+            && self.unrefreshed.is_quiet()
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
@@ -397,6 +410,11 @@ impl Episodes {
             let workers = plural(times, "worker");
             format!("for {lasted}, {workers} {have} replaced that could not be watched")
         });
+        let unrefreshed = told(&mut self.unrefreshed, now, |verb, lasted, times| {
+            let have = agreeing(verb, times);
+            let pages = plural(times, "stale page");
+            format!("for {lasted}, {pages} of the cache {have} not refreshed")
+        });
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
             let have = agreeing(verb, times);
             let requests = plural(times, "request");
@@ -408,7 +426,8 @@ impl Episodes {
         let first = [full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown];
         let first = first.into_iter().flatten();
         let files = files.into_iter().chain(htaccess);
-        first.chain(files).chain(websockets).chain(unwatched).chain(proxies).collect()
+        let last = [websockets, unwatched, unrefreshed].into_iter().flatten();
+        first.chain(files).chain(last).chain(proxies).collect()
     }
 }
 

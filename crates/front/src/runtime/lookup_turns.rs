@@ -171,15 +171,19 @@ impl Tenant {
         timeout_at(until.0, Arc::clone(&self.listings).acquire_owned()).await.ok()?.ok()
     }
 
-    /// Reads a folder for a listing on another thread, in this turn; none as for
-    /// [`Tenant::look_up`].
+    /// Reads a folder for a listing on another thread, in this turn, which the listing keeps; none
+    /// as for [`Tenant::look_up`].
     pub async fn list<T: Send + 'static>(
         self: &Arc<Tenant>,
         until: Deadline,
         turn: OwnedSemaphorePermit,
-        list: impl FnOnce() -> T + Send + 'static,
+        list: impl FnOnce(OwnedSemaphorePermit) -> T + Send + 'static,
     ) -> Option<T> {
-        timeout_at(until.0, self.run(turn, list)).await.ok()?
+        let listed = async {
+            let thread = either(&self.own, &self.all.threads, 1).await?;
+            self.run_in(thread, move || list(turn)).await
+        };
+        timeout_at(until.0, listed).await.ok()?
     }
 
     /// The right to hold a file open. None if there is none in time.
@@ -218,7 +222,8 @@ impl Tenant {
         self.all.are_several.load(Ordering::Relaxed)
     }
 
-    /// Reads a piece of a file that is sent, on another thread. None if it takes too long.
+    /// Reads a piece of a file that is sent, on another thread. None if it takes too long. The turn
+    /// ends when the caller has the piece: no more pieces wait for a caller than there are turns.
     pub async fn read_to_send<T: Send + 'static>(
         self: &Arc<Tenant>,
         read: impl FnOnce() -> T + Send + 'static,
@@ -226,7 +231,8 @@ impl Tenant {
         let read = async {
             let turn = Arc::clone(&self.senders).acquire_owned().await.ok()?;
             let thread = either(&self.own_sender, &self.all.senders, 1).await?;
-            self.run_in(turn, thread, read).await
+            let (done, _turn) = self.run_in(thread, move || (read(), turn)).await?;
+            Some(done)
         };
         timeout_at(Instant::now() + SEND_PATIENCE, read).await.ok()?
     }
@@ -240,7 +246,7 @@ impl Tenant {
         let turn = Arc::clone(&self.senders).try_acquire_owned().ok()?;
         let thread = Arc::clone(&self.all.senders).try_acquire_owned().ok()?;
         let until = Instant::now() + COMPRESSION_PATIENCE;
-        timeout_at(until, self.run_in(turn, thread, read)).await.ok()?
+        timeout_at(until, self.run_in((turn, thread), read)).await.ok()?
     }
 
     /// A turn to read a file of users. None if there is none in time.
@@ -254,20 +260,19 @@ impl Tenant {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let thread = either(&self.own, &self.all.threads, 1).await?;
-        self.run_in(turn, thread, work).await
+        self.run_in((turn, thread), work).await
     }
 
     async fn run_in<T: Send + 'static>(
         self: &Arc<Tenant>,
-        turn: OwnedSemaphorePermit,
-        thread: OwnedSemaphorePermit,
+        permits: impl Send + 'static,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         // While the thread runs, the tenant has no other turns.
         let tenant = Arc::clone(self);
         let running = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop((turn, thread, tenant));
+            drop((permits, tenant));
             done
         });
         running.await.ok()
@@ -314,7 +319,7 @@ mod tests {
         assert_eq!(stuck.waiting.available_permits(), WAITING_OF_ONE);
         assert_eq!(all.all.threads.available_permits(), THREADS - THREADS_OF_ONE + 1);
         let turn = stuck.turn_to_list(Deadline::start()).await.expect("listings have their own");
-        assert_eq!(stuck.list(Deadline::start(), turn, || 7).await, Some(7));
+        assert_eq!(stuck.list(Deadline::start(), turn, |_| 7).await, Some(7));
         assert_eq!(other.look_up(Deadline::start(), || 7).await, Some(7));
         drop(stuck);
         let stuck = all.of("stuck");

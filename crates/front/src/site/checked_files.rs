@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::runtime::file_identity::Identity;
 use crate::runtime::lookup_turns::{Deadline, Tenant};
@@ -51,7 +51,16 @@ struct CheckedFile<T> {
     /// Size of what is parsed.
     bytes: u64,
     identity: Option<Identity>,
+    /// A later change shows in the identity.
+    is_settled: bool,
     checked: Instant,
+}
+
+/// A file that was read.
+struct LoadedFile<T> {
+    identity: Option<Identity>,
+    is_settled: bool,
+    parsed: Result<T, String>,
 }
 
 impl<T> Default for CheckedFiles<T> {
@@ -80,9 +89,14 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
             return Ok(current);
         }
         let (path, load) = (file.path.to_owned(), file.load);
-        let read = tenant.look_up(until, move || (identity_of(&path), load(&path)));
-        let (identity, loaded) = read.await.ok_or(TakesTooLong)?;
-        Ok(self.store(file, identity, loaded))
+        let read = move || {
+            let now = SystemTime::now();
+            let identity = identity_of(&path);
+            let is_settled = identity.is_none_or(|identity| identity.is_settled(now));
+            LoadedFile { identity, is_settled, parsed: load(&path) }
+        };
+        let loaded = tenant.look_up(until, read).await.ok_or(TakesTooLong)?;
+        Ok(self.store(file, loaded))
     }
 
     /// The file without a read: it was checked a moment ago, or is unchanged.
@@ -93,7 +107,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
         if now.duration_since(known.checked) < CHECK_INTERVAL {
             return Some(known.parsed.clone());
         }
-        let is_same = || identity_of(path) == known.identity;
+        let is_same = || known.is_settled && identity_of(path) == known.identity;
         if known.parsed.is_none() || name_lookups::if_cached(is_same) != Some(true) {
             return None;
         }
@@ -101,15 +115,11 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
         Some(known.parsed.clone())
     }
 
-    fn store(
-        &self,
-        file: FileToCheck<'_, T>,
-        identity: Option<Identity>,
-        loaded: Result<T, String>,
-    ) -> Option<Arc<T>> {
+    fn store(&self, file: FileToCheck<'_, T>, loaded: LoadedFile<T>) -> Option<Arc<T>> {
+        let LoadedFile { identity, is_settled, parsed } = loaded;
         let mut files = self.lock();
         let before = files.remove(file.path);
-        let (parsed, bytes) = match loaded {
+        let (parsed, bytes) = match parsed {
             Ok(parsed) => (Some(Arc::new(parsed)), identity.as_ref().map_or(0, |file| file.size)),
             Err(why) => {
                 let is_news = before.as_ref().is_none_or(|known| known.identity != identity);
@@ -132,7 +142,7 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
             files.clear();
         }
         let checked = Instant::now();
-        let known = CheckedFile { parsed: parsed.clone(), bytes, identity, checked };
+        let known = CheckedFile { parsed: parsed.clone(), bytes, identity, is_settled, checked };
         files.insert(file.path.to_owned(), known);
         parsed
     }
@@ -182,6 +192,22 @@ mod tests {
             fs::write(&path, vec![b'x'; 4 * MEBIBYTE]).unwrap();
             assert_eq!(get(&files, file(&path)), Some(4 * MEBIBYTE));
             assert!(files.lock().len() <= 16);
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_have_changed_again_within_a_tick_of_the_clock_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        fs::write(&path, "anna").unwrap();
+        for is_settled in [true, false] {
+            let files = CheckedFiles::default();
+            let former = LoadedFile { identity: identity_of(&path), is_settled, parsed: Ok(3) };
+            files.store(file(&path), former);
+            for known in files.lock().values_mut() {
+                known.checked -= CHECK_INTERVAL;
+            }
+            assert_eq!(get(&files, file(&path)), Some(if is_settled { 3 } else { 4 }));
         }
     }
 

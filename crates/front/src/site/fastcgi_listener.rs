@@ -9,7 +9,9 @@ use crate::backend::Backend;
 use crate::http::spool_folder::{SpoolFolder, SpoolPlace};
 use crate::logging::pool_access_log::PoolAccessLog;
 use crate::pool::Pool;
+use crate::runtime::lookup_turns::Tenant;
 use crate::site::sites::Resources;
+use crate::site::tenant_of_pool;
 
 /// A FastCGI listener, for one thread.
 pub struct FastcgiSite {
@@ -25,6 +27,8 @@ pub struct FastcgiSite {
     allowed: Option<Vec<IpAddr>>,
     /// Messages look like those of a php-fpm worker.
     as_worker: bool,
+    /// The tenant of the pool, which counts as served.
+    _tenant: Arc<Tenant>,
 }
 
 impl FastcgiSite {
@@ -63,6 +67,7 @@ impl FastcgiSite {
             log: log.filter(|_| !is_for_status),
             allowed: listener.allowed_clients.clone(),
             as_worker: is_fpm && settings.catch_workers_output,
+            _tenant: resources.lookups.of(&tenant_of_pool(settings)),
         }
     }
 

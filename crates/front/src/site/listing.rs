@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_os::clock::thread_cpu;
 use maitred_rules::path::{CleanPath, encode_path, is_dot_name, is_php_source};
 use rustix::fs::{self, AtFlags, Dir, FileType, Stat};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::runtime::lookup_turns::Deadline;
 use crate::site::Site;
@@ -18,6 +19,13 @@ use crate::site::resolver::{Refused, Resolver, is_script};
 
 /// Most names of one listing; the page notes that there are more.
 const MAX_NAMES: usize = 10_000;
+
+/// Most bytes of the names of one listing; the page notes that there are more.
+const MAX_NAME_BYTES: usize = 1 << 20;
+
+/// Bytes of a page from which on it has no more rows, and notes that there are more: it is held in
+/// memory until its client has read it, and one name may be ten times as long in it.
+const MAX_PAGE_BYTES: usize = 2 << 20;
 
 /// Most processor time for the names of one listing; the page notes that there are more.
 const MOST_TIME: Duration = Duration::from_secs(1);
@@ -32,7 +40,7 @@ pub struct Folder {
 }
 
 /// The files of a folder.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Listing {
     /// Sorted: folders first, then by name.
     names: Vec<Name>,
@@ -40,6 +48,17 @@ pub struct Listing {
     is_cut: bool,
     /// How many names [`Listing::check`] has looked at.
     checked: usize,
+    /// The tenant has few at a time.
+    turn: OwnedSemaphorePermit,
+}
+
+/// The page of a listing, whose memory has no account yet.
+#[derive(Debug)]
+pub struct ListingPage {
+    /// The page.
+    pub text: String,
+    /// The tenant has few such pages at a time.
+    _turn: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,24 +111,25 @@ pub async fn read(
     // Before the folder is opened: a request that waits for its turn holds no descriptor.
     let turn = site.tenant.turn_to_list(until).await.ok_or_else(late)?;
     let Some(folder) = site.look_up(|| site.open_folder(path)).await? else { return Ok(None) };
-    let listed = site.tenant.list(until, turn, move || folder.list(ignored)).await;
+    let listed = site.tenant.list(until, turn, move |turn| folder.list(turn, ignored)).await;
     listed.ok_or_else(late)
 }
 
 /// The page of a listing, for the folder at `path`.
-pub async fn page(listing: Listing, path: &[u8]) -> Option<String> {
+pub async fn page(listing: Listing, path: &[u8]) -> Option<ListingPage> {
     let path = path.to_vec();
     tokio::task::spawn_blocking(move || listing.page(&path)).await.ok()
 }
 
 impl Folder {
     /// Its files, without those that are never sent.
-    fn list(&self, ignored: impl Fn(&[u8]) -> bool) -> Option<Listing> {
-        let mut listing = Listing { names: Vec::new(), is_cut: false, checked: 0 };
+    fn list(&self, turn: OwnedSemaphorePermit, ignored: impl Fn(&[u8]) -> bool) -> Option<Listing> {
+        let mut listing = Listing { names: Vec::new(), is_cut: false, checked: 0, turn };
+        let mut name_bytes = 0;
         let began = thread_cpu();
         for entry in Dir::read_from(&self.fd).ok()?.flatten() {
             let is_late = thread_cpu().saturating_sub(began) > MOST_TIME;
-            if listing.names.len() == MAX_NAMES || is_late {
+            if listing.names.len() == MAX_NAMES || name_bytes >= MAX_NAME_BYTES || is_late {
                 listing.is_cut = true;
                 break;
             }
@@ -122,6 +142,7 @@ impl Folder {
             if !matches!(kind, FileType::RegularFile | FileType::Directory) {
                 continue;
             }
+            name_bytes += name.len();
             listing.names.push(Name {
                 is_file: kind == FileType::RegularFile,
                 name: name.to_vec(),
@@ -176,7 +197,8 @@ impl Listing {
     }
 
     /// The page for the folder at `path`.
-    fn page(&self, path: &[u8]) -> String {
+    fn page(self, path: &[u8]) -> ListingPage {
+        let mut is_cut = self.is_cut;
         let title = escape(path);
         let mut page = format!(
             "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>Index of {title}</title>\
@@ -186,6 +208,10 @@ impl Listing {
             page += "<tr><td><a href=\"../\">../</a></td></tr>\n";
         }
         for one in self.names.iter().filter(|one| !one.is_denied) {
+            if page.len() >= MAX_PAGE_BYTES {
+                is_cut = true;
+                break;
+            }
             // `./` prevents a name with a colon from being read as a scheme.
             let slash = if one.is_file { "" } else { "/" };
             let (href, shown) = (encode_path(&one.name), escape(&one.name));
@@ -199,10 +225,12 @@ impl Listing {
             );
         }
         page += "</table>\n";
-        if self.is_cut {
+        if is_cut {
             page += "<p>There are more.</p>\n";
         }
-        page + "</body></html>\n"
+        page += "</body></html>\n";
+        page.shrink_to_fit();
+        ListingPage { text: page, _turn: self.turn }
     }
 }
 
@@ -219,4 +247,45 @@ fn escape(text: &[u8]) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn folder(path: &std::path::Path) -> Folder {
+        let fd: OwnedFd = std::fs::File::open(path).unwrap().into();
+        let root_fd = fd.try_clone().unwrap();
+        let root = Root { fd: root_fd, path: path.into(), id: (0, 0), real: Arc::from(&b"/"[..]) };
+        Folder { fd, root: Arc::new(root), path: b"/".to_vec() }
+    }
+
+    fn listed(names: impl Iterator<Item = String>) -> Listing {
+        let path = tempfile::tempdir().unwrap();
+        for name in names {
+            std::fs::write(path.path().join(name), "").unwrap();
+        }
+        let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        folder(path.path()).list(turn, |_| false).unwrap()
+    }
+
+    #[test]
+    fn a_listing_has_bounded_memory_however_long_its_names_are() {
+        let listing = listed((0..5000).map(|number| format!("{number}{}", "n".repeat(240))));
+        let bytes: usize = listing.names.iter().map(|one| one.name.len()).sum();
+        assert!(listing.is_cut && (MAX_NAME_BYTES..MAX_NAME_BYTES + 255).contains(&bytes));
+    }
+
+    #[test]
+    fn a_page_has_bounded_memory_however_long_its_names_are_in_it() {
+        let listing = listed((0..1000).map(|number| format!("{number}{}", "\"".repeat(240))));
+        assert!(!listing.is_cut);
+        let page = listing.page(b"/").text;
+        assert!((MAX_PAGE_BYTES..MAX_PAGE_BYTES + 8192).contains(&page.len()), "{}", page.len());
+        assert!(page.ends_with("<p>There are more.</p>\n</body></html>\n"));
+        let listing = listed(["a".to_owned()].into_iter());
+        assert!(!listing.page(b"/").text.contains("There are more"));
+    }
 }

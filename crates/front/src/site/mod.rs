@@ -98,6 +98,8 @@ pub struct Site {
     pub proxies: Vec<Server>,
     /// The turns of lookups in its folders.
     pub tenant: Arc<Tenant>,
+    /// The tenants of the pools of some paths, which count as served.
+    other_tenants: Vec<Arc<Tenant>>,
     /// The FastCGI servers of the configuration.
     pub servers: Arc<FastcgiServers>,
 }
@@ -187,6 +189,7 @@ impl Site {
             proxies: Server::all(&settings.rules.proxy, resources.proxies),
             tenant,
             servers: Arc::clone(servers),
+            other_tenants: other_tenants(config, settings, resources.lookups).collect(),
         })
     }
 
@@ -385,9 +388,11 @@ impl Site {
         self.classic_pool.as_ref().and_then(|name| self.backends.get(name))
     }
 
-    /// Whether the site is of the same tenant in a configuration.
-    pub fn has_tenant_of(&self, config: &Config, lookups: &AllTurns) -> bool {
+    /// Whether the site, and its pools for some paths, are of the same tenants in a configuration.
+    pub fn has_tenants_of(&self, config: &Config, lookups: &AllTurns) -> bool {
+        let others = other_tenants(config, &self.settings, lookups);
         Arc::ptr_eq(&self.tenant, &lookups.of(&tenant_of(config, &self.settings)))
+            && others.map(|one| Arc::as_ptr(&one)).eq(self.other_tenants.iter().map(Arc::as_ptr))
     }
 
     /// Whether the modes of pools are those that the site was opened with.
@@ -417,17 +422,33 @@ fn classic_pool_of<'c>(config: &Config, settings: &'c maitred_config::Site) -> O
     others.find(is_classic).filter(|_| !is_classic(&own))
 }
 
-/// The name of the tenant whose folders a site has: the user of its pool, or the pool itself if its
-/// document root decides on the user. With an upstream server, the document root stands for it.
+/// The name of the tenant whose folders a site has: that of its pool. With an upstream server, the
+/// document root stands for it.
 fn tenant_of(config: &Config, settings: &maitred_config::Site) -> String {
     let pool = match &settings.destination {
         Destination::Pool(name) => config.pool(name),
         Destination::Upstream(_) => return format!("root {}", settings.root.display()),
     };
-    pool.map_or_else(String::new, |pool| match &pool.user {
+    pool.map_or_else(String::new, tenant_of_pool)
+}
+
+/// The tenants of a site's pools for some paths.
+fn other_tenants(
+    config: &Config,
+    settings: &maitred_config::Site,
+    lookups: &AllTurns,
+) -> impl Iterator<Item = Arc<Tenant>> {
+    let pools = settings.rules.paths.iter().filter_map(|path| config.pool(path.pool.as_ref()?));
+    pools.map(|pool| lookups.of(&tenant_of_pool(pool)))
+}
+
+/// The name of the tenant of a pool: its user, or the pool itself if its document root decides on
+/// the user.
+fn tenant_of_pool(pool: &maitred_config::Pool) -> String {
+    match &pool.user {
         Some(user) => format!("user {user}"),
         None => format!("pool {}", pool.name),
-    })
+    }
 }
 
 /// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first

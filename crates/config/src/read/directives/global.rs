@@ -350,15 +350,16 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
         doc: "Memory for all requests in flight, which wait for their body or for a worker: their \
-              headers, what is encoded for a worker, and over HTTP/2 bodies without a file. A few \
-              bytes of HTTP/2 can decode to a large header. The first 96 KB of each connection are \
-              not counted. Bodies use half of it at most; beyond that, they are written to \
+              headers, what is encoded for a worker, over HTTP/2 bodies without a file, and pages \
+              of the server's own that their client has not read, such as listings. A few bytes \
+              of HTTP/2 can decode to a large header. The first 96 KB of each connection are not \
+              counted. Bodies use half of it at most; beyond that, they are written to \
               `spool_dir` however small they are. Clients of one address, or of one /64 of IPv6, \
               may use an eighth of it, so that one client cannot cause the rejection of others; \
-              `trusted_proxies`, this machine and private networks, which stand for many \
-              clients, may use all of it. With the PROXY protocol, the address is the client's. \
-              Beyond it, requests are rejected: over HTTP/2 with `REFUSED_STREAM`, so that the \
-              client retries, over HTTP/1 with a 503.",
+              `trusted_proxies`, this machine and private networks, which stand for many clients, \
+              may use all of it. With the PROXY protocol, the address is the client's. Beyond it, \
+              requests are rejected: over HTTP/2 with `REFUSED_STREAM`, so that the client \
+              retries, over HTTP/1 with a 503.",
         example: "\"256M\"",
         read: |config, value| store(&mut config.clients.request_memory, value.size(1 << 20)),
     },

@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use maitred_fastcgi::ResponseEvent;
@@ -17,7 +16,6 @@ use crate::backend::attempt::attempt;
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
 use crate::backend::run::Run;
-use crate::cache::Cache;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::{Fill, PendingRefresh};
 use crate::handler::cache::tee::CacheObserver;
@@ -31,9 +29,6 @@ use crate::runtime::thread::Paced;
 use crate::services::Thread;
 use crate::site::Site;
 use crate::site::resolver::Script;
-
-/// Most background refreshes at a time. Pages beyond them stay stale until the next request.
-const MAX_REFRESHES: usize = 1024;
 
 /// A run of a script whose response only the cache gets.
 struct RefreshRun {
@@ -65,7 +60,9 @@ pub fn refresh(
         None => context.head.clone(),
     };
     let left = fill.into_pending();
-    let Some(counted) = RunningRefresh::one_of(&left.cache) else {
+    let backend = context.backend.to_string();
+    let Some(running) = left.cache.refreshes.begin(backend) else {
+        thread.shared.troubles.not_refreshed(context.backend);
         return;
     };
     let run = RefreshRun {
@@ -85,25 +82,8 @@ pub fn refresh(
     };
     tokio::spawn(Paced::new(async move {
         run.run().await;
-        drop(counted);
+        drop(running);
     }));
-}
-
-/// A running refresh.
-struct RunningRefresh(Arc<Cache>);
-
-impl RunningRefresh {
-    fn one_of(cache: &Arc<Cache>) -> Option<RunningRefresh> {
-        let before = cache.refreshes.fetch_add(1, Ordering::Relaxed);
-        let counted = RunningRefresh(cache.clone());
-        (before < MAX_REFRESHES).then_some(counted)
-    }
-}
-
-impl Drop for RunningRefresh {
-    fn drop(&mut self) {
-        self.0.refreshes.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl RefreshRun {

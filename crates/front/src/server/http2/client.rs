@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use crate::net::admin_peer::AdminPeer;
 use crate::net::client_addresses::Address;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
-use crate::server::http2::connection_state::ConnectionState;
+use crate::server::http2::connection_state::{ConnectionState, UnsentRoom};
 use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
 use crate::server::http2::stream_accounts::EndedRequest;
@@ -37,6 +38,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// How long a client that has its response may continue to send an unwanted body.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// How long a stream that waits for its file keeps its part of the windows from other streams.
+const READ_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Bytes of a response's end below which its rate is not checked.
 const SMALL_BYTES: usize = 2 * 1024;
@@ -188,6 +192,14 @@ impl Http2Client {
         Ok(stream.capacity().min(want))
     }
 
+    /// Room for a piece of at most `want` bytes: none if the client accepts none now, or has enough
+    /// to read.
+    fn take_room(&mut self, want: usize) -> io::Result<Option<UnsentRoom>> {
+        let want = want.min(self.trunk.room());
+        let count = self.room(want)?;
+        Ok((count > 0).then(|| self.trunk.take_room(count)))
+    }
+
     /// Hands a piece to h2 that fits the window.
     fn hand_over(&mut self, bytes: Bytes) -> io::Result<()> {
         let Some(stream) = &mut self.stream else {
@@ -236,18 +248,41 @@ impl Http2Client {
         let end = at + length;
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX);
-            let want = want.min(self.trunk.room());
-            match self.room(want)? {
-                0 => self.sendable().await?,
-                count => {
-                    let bytes = file.read(at, count).await?;
-                    at += bytes.len() as u64;
-                    let bytes = self.trunk.hold(bytes);
-                    self.hand_over(bytes)?;
-                }
+            let Some(room) = self.take_room(want)? else {
+                self.sendable().await?;
+                continue;
+            };
+            let piece = match file.read_cached(at, room.bytes())? {
+                Some(bytes) => Some(room.hold(bytes)),
+                None => self.read_elsewhere(file, at, room).await?,
+            };
+            if let Some(piece) = piece {
+                at += piece.len() as u64;
+                self.hand_over(piece)?;
             }
         }
         Ok(())
+    }
+
+    /// Reads a piece of a file that is not cached, or whose lock a tenant may hold for long: other
+    /// streams get the windows meanwhile. None if no byte fits these afterwards.
+    async fn read_elsewhere(
+        &mut self,
+        file: &Arc<LargeFile>,
+        at: u64,
+        room: UnsentRoom,
+    ) -> io::Result<Option<Bytes>> {
+        let mut read = pin!(file.read_elsewhere(at, room.bytes()));
+        if let Ok(bytes) = timeout(READ_PATIENCE, &mut read).await {
+            return Ok(Some(room.hold(bytes?)));
+        }
+        drop(room);
+        if let Some(stream) = &mut self.stream {
+            stream.reserve_capacity(0);
+        }
+        let bytes = read.await?;
+        // What does not fit is read again.
+        Ok(self.take_room(bytes.len())?.map(|room| room.hold(bytes)))
     }
 
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
@@ -356,7 +391,7 @@ impl Client for Http2Client {
             let is_last = self.left == Some(count as u64);
             let bytes = match is_last && count <= SMALL_BYTES {
                 true => Bytes::copy_from_slice(&bytes[..count]),
-                false => self.trunk.hold(bytes[..count].to_vec()),
+                false => self.trunk.take_room(count).hold(bytes[..count].to_vec()),
             };
             self.hand_over(bytes)?;
         }

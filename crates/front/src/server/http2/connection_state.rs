@@ -146,11 +146,18 @@ impl ConnectionState {
         }
     }
 
-    /// Passes `bytes` to h2; they are accounted for until they are written.
-    pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
-        let unsent = self.unsent.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
-        self.account(unsent.saturating_sub(bytes.len()), unsent);
-        Bytes::from_owner(HeldBytes { bytes, trunk: self.clone() })
+    /// Takes room for bytes that are passed to h2, of what [`ConnectionState::room`] says.
+    pub fn take_room(self: &Arc<Self>, bytes: usize) -> UnsentRoom {
+        let before = self.unsent.fetch_add(bytes, Ordering::Relaxed);
+        self.account(before, before + bytes);
+        UnsentRoom { bytes, trunk: self.clone() }
+    }
+
+    /// Gives room back.
+    fn release_room(&self, bytes: usize) {
+        let before = self.unsent.fetch_sub(bytes, Ordering::Relaxed);
+        self.account(before, before.saturating_sub(bytes));
+        self.room.notify_waiters();
     }
 
     /// Accounts for a change from `before` to `after` unsent bytes.
@@ -168,23 +175,45 @@ impl Drop for ConnectionState {
     }
 }
 
+/// Room for bytes that are passed to h2, until it is dropped.
+pub struct UnsentRoom {
+    bytes: usize,
+    trunk: Arc<ConnectionState>,
+}
+
+impl UnsentRoom {
+    /// Number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes for h2, which are accounted for until they are written: those that have room.
+    pub fn hold(mut self, mut bytes: Vec<u8>) -> Bytes {
+        bytes.truncate(self.bytes);
+        bytes.shrink_to_fit();
+        let unused = self.bytes - bytes.len();
+        if unused > 0 {
+            self.bytes = bytes.len();
+            self.trunk.release_room(unused);
+        }
+        Bytes::from_owner(HeldBytes { bytes, _room: self })
+    }
+}
+
+impl Drop for UnsentRoom {
+    fn drop(&mut self) {
+        self.trunk.release_room(self.bytes);
+    }
+}
+
 /// Bytes that wait to be written.
 struct HeldBytes {
     bytes: Vec<u8>,
-    trunk: Arc<ConnectionState>,
+    _room: UnsentRoom,
 }
 
 impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl Drop for HeldBytes {
-    fn drop(&mut self) {
-        let trunk = &self.trunk;
-        let before = trunk.unsent.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-        trunk.account(before, before.saturating_sub(self.bytes.len()));
-        trunk.room.notify_waiters();
     }
 }
