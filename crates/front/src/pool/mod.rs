@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use maitred_config::Pool as Settings;
+use maitred_config::{Pool as Settings, PoolUser};
 use maitred_control::{FromFront, Overrun, PhpInfo, WorkerId};
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, PoolState, SLOTS_PER_SEAT};
@@ -78,6 +78,8 @@ const AVERAGE_SHIFT: u32 = 3;
 pub struct Pool {
     /// Its name, which all its generations share.
     pub name: Arc<str>,
+    /// Its user, which they share as well.
+    pub user: PoolUser,
     /// The settings of the current generation.
     settings: ArcSwap<Settings>,
     state: Mutex<PoolQueues>,
@@ -120,6 +122,7 @@ impl Pool {
     ) -> Pool {
         Pool {
             name: settings.name.as_str().into(),
+            user: settings.runs_as,
             settings: ArcSwap::new(settings),
             state: Mutex::default(),
             in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),

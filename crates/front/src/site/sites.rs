@@ -151,6 +151,7 @@ impl Sites {
                 .get(&settings.hosts)
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
+                .filter(|site| site.has_users_of(config))
                 .filter(|site| site.has_tenant_of(config, resources.lookups))
                 // Its log may have been opened only now.
                 .filter(|site| {
