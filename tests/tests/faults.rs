@@ -2,6 +2,7 @@
 //! again soon after.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use tempfile::TempDir;
 /// to go on.
 const STOPPED: Duration = Duration::from_millis(300);
 const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// Far more than the time after which a script that writes without end is ended.
+const FLOODS: Duration = Duration::from_secs(60);
 
 /// Workers in the tests under load, and connections that load them.
 const WORKERS: usize = 4;
@@ -139,6 +143,11 @@ fn fault_site() -> TempDir {
              }
              touch(__DIR__ . '/marks/stops'); $say(48); touch(__DIR__ . '/marks/ends');",
         ),
+        (
+            "flood.php",
+            "<?php for ($text = ''; strlen($text) < 8192; ) { $text .= md5($text); }
+             while (true) { echo $text; }",
+        ),
         ("sleep.php", "<?php sleep(300); echo 'woke';"),
         (
             "half.php",
@@ -231,6 +240,34 @@ fn scripts_past_their_time_are_a_504_that_the_log_explains() {
         server.expect_log(mark, script.trim_start_matches('/'));
         assert_serves(&server);
     }
+}
+
+#[test]
+fn a_script_that_writes_without_a_pause_is_slow_and_past_its_time_as_any_other() {
+    let root = fault_site();
+    let folder = public_folder();
+    let slow_log = folder.path().join("slow.log");
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_terminate_timeout = \"3s\"")
+        .pool(&format!("request_slowlog_timeout = \"1s\"\nslowlog = {slow_log:?}"))
+        .start();
+    let mark = server.log().mark();
+    let mut reader = Connection::open(server.address());
+    let request = Request::get("/flood.php").header("Accept-Encoding", "br");
+    reader.send(&request.to_bytes()).expect("the server takes a request");
+    let begun = Instant::now();
+    let mut piece = [0; 1 << 16];
+    // What was sent is no whole response: the connection ends.
+    while reader.stream().read(&mut piece).is_ok_and(|count| count > 0) {
+        assert!(begun.elapsed() < FLOODS, "the script still writes");
+    }
+    server.expect_log(mark, "flood.php");
+    let entries = || fs::read_to_string(&slow_log).ok().filter(|text| !text.is_empty());
+    let entries = wait::until("an entry of the slow log", entries);
+    assert_eq!(entries.matches("script_filename").count(), 1, "{entries}");
+    assert_serves(&server);
+    server.stop();
 }
 
 #[test]

@@ -356,7 +356,8 @@ fn a_tenant_that_replaces_its_root_and_has_its_pool_restarted_stays_its_own_user
         assert_eq!(get(&server, "/index.php"), (200, "served".into()));
         assert!(server.reload().contains("reloaded"), "{}", server.log_text());
         let by_reload = if owner == "root" { TENANT } else { owner };
-        assert!(users().contains(&user_ids(by_reload).0), "an administrator may change the user");
+        let has_booted = || users().contains(&user_ids(by_reload).0);
+        wait::until_true("the user that an administrator may change to boot", has_booted);
         server.stop();
     }
 }

@@ -45,6 +45,7 @@ pub use model::log_target::LogTarget;
 pub use model::mode::{BootConnections, Mode};
 pub use model::output::{Output, SendfileRoot};
 pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
+pub use model::pool_user::PoolUser;
 pub use model::private_dir::PrivateDir;
 pub use model::purge_log::{Peers, PurgeLog, PurgeLogPlace};
 pub use model::redis::{Redis, RedisServer};

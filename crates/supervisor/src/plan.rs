@@ -81,12 +81,13 @@ impl Plan {
     /// # Errors
     /// Something that the configuration needs and this machine does not have.
     pub fn make(
-        config: Config,
+        mut config: Config,
         source: Source,
         invocation: Invocation,
         log_level: &str,
         inherited: InheritedSockets,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
+        identity::find_users(&mut config);
         let (mut findings, programs) = examine(&config, source.file());
         let certificates = Certificates::of(&config, None)?;
         findings.faults.extend(certificates.iter().flat_map(Certificates::faults));

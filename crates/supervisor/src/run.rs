@@ -4,6 +4,7 @@
 //! process; the components keep the rest of the state. This file is what happens in between, and in
 //! which order; the files beside it apply what was decided, each for one topic.
 
+mod added_pools;
 mod children;
 mod commands;
 mod folder_lookups;

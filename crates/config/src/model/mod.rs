@@ -18,6 +18,7 @@ pub mod log_target;
 pub mod mode;
 pub mod output;
 pub mod pool;
+pub mod pool_user;
 pub mod private_dir;
 pub mod purge_log;
 pub mod redis;

@@ -11,6 +11,7 @@ use crate::model::development::Development;
 use crate::model::listener::FastcgiListener;
 use crate::model::log_target::LogTarget;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+use crate::model::pool_user::PoolUser;
 use crate::model::with_defaults::with_defaults;
 
 /// Most workers of one pool. Each has slots in the pool's shared memory.
@@ -92,6 +93,8 @@ pub struct Pool {
     pub user: Option<String> = None,
     /// Group of the zygote and the workers, by name or number, if set.
     pub group: Option<String> = None,
+    /// The user that `user`, or else the document root, led to when a server read this.
+    pub runs_as: PoolUser = PoolUser::OfServer,
     /// The PHP version to run, such as `8.2`, if set.
     pub php: Option<String> = None,
     /// The php.ini to read, if set.

@@ -169,6 +169,11 @@ impl Run<'_> {
             if relay.is_over() {
                 break;
             }
+            // The timer below gets no turn while a script writes, or a client reads, without a
+            // pause.
+            if !relay.script_is_over() {
+                timeouts.check(source)?;
+            }
             let wants_more = relay.wants_more();
             let has_unsent = relay.has_unsent();
             tokio::select! {
@@ -192,7 +197,7 @@ impl Run<'_> {
                     }
                 }
                 () = relay.spool.space(), if !wants_more && !relay.over => {}
-                () = until(timeouts.next()), if !relay.script_is_over() => timeouts.check(source)?,
+                () = until(timeouts.next()), if !relay.script_is_over() => {}
             }
         }
         Ok(())

@@ -29,7 +29,8 @@ impl<'a> ScriptTimeouts<'a> {
         self.slow.min(self.over).or(self.slow).or(self.over)
     }
 
-    /// Reports a slow script, once, and has the worker of one killed that ran for too long.
+    /// Reports a slow script, once, and has the worker of one killed that ran for too long. Without
+    /// a limit, no clock is read.
     pub(crate) fn check(&mut self, source: &Source) -> Result<(), Failure> {
         let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= Instant::now());
         if is_over(self.slow) {

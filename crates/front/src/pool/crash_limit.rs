@@ -56,6 +56,17 @@ struct CrashingRoute {
     is_limited: bool,
 }
 
+/// Whether a request may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteAdmission {
+    /// Its route has used its budget up.
+    Refused,
+    /// It may.
+    Free,
+    /// It may, and has taken a part of the budget for a worker that it may end.
+    Paid,
+}
+
 impl CrashLimit {
     /// A request of this route has ended its worker.
     pub fn crashed(&mut self, route: u64, now: Duration) {
@@ -80,9 +91,14 @@ impl CrashLimit {
     /// A request of this route has ended, and its worker lives.
     pub fn survived(&mut self, route: u64) {
         if let Some(index) = self.position(route) {
-            let entry = &mut self.routes[index];
-            let paid = if entry.is_limited { 1.0 } else { 0.0 };
-            entry.budget.give(paid + 1.0 / REQUESTS_PER_CRASH);
+            self.routes[index].budget.give(1.0 / REQUESTS_PER_CRASH);
+        }
+    }
+
+    /// A request of this route that has paid ([`RouteAdmission::Paid`]) has ended no worker.
+    pub fn refund(&mut self, route: u64) {
+        if let Some(index) = self.position(route) {
+            self.routes[index].budget.give(1.0);
         }
     }
 
@@ -92,16 +108,20 @@ impl CrashLimit {
     }
 
     /// Whether a request of this route may run. It counts as running.
-    pub fn admits(&mut self, route: u64, now: Duration) -> bool {
+    pub fn admit(&mut self, route: u64, now: Duration) -> RouteAdmission {
         let Some(index) = self.position(route) else {
-            return true;
+            return RouteAdmission::Free;
         };
         let entry = &mut self.routes[index];
         if entry.budget.is_full(now) {
             self.routes.remove(index);
-            return true;
+            return RouteAdmission::Free;
         }
-        !entry.is_limited || entry.budget.take(now)
+        match entry.is_limited {
+            false => RouteAdmission::Free,
+            true if entry.budget.take(now) => RouteAdmission::Paid,
+            true => RouteAdmission::Refused,
+        }
     }
 
     fn position(&self, route: u64) -> Option<usize> {
@@ -119,7 +139,7 @@ mod tests {
     fn crashes(limit: &mut CrashLimit, route: u64, requests: u32, from: Duration) -> u32 {
         let admitted = (0..requests).filter(|number| {
             let now = from + SECOND * *number / requests;
-            let is_admitted = limit.admits(route, now);
+            let is_admitted = limit.admit(route, now) != RouteAdmission::Refused;
             if is_admitted {
                 limit.crashed(route, now);
             }
@@ -137,7 +157,7 @@ mod tests {
             let later = crashes(&mut limit, 1, 100, SECOND * second);
             assert!(later.abs_diff(CRASHES_PER_SECOND) <= 1, "{later}");
         }
-        assert!(limit.admits(2, SECOND * 10));
+        assert_eq!(limit.admit(2, SECOND * 10), RouteAdmission::Free);
     }
 
     #[test]
@@ -145,7 +165,7 @@ mod tests {
         let mut limit = CrashLimit::default();
         crashes(&mut limit, 1, 100, SECOND);
         let later = SECOND * 3;
-        let admitted = (0..50).filter(|_| limit.admits(1, later)).count();
+        let admitted = (0..50).filter(|_| limit.admit(1, later) != RouteAdmission::Refused).count();
         assert!(admitted <= CRASHES_AT_ONCE as usize, "{admitted}");
     }
 
@@ -154,7 +174,7 @@ mod tests {
         let mut limit = CrashLimit::default();
         for request in 0..100_000u32 {
             let now = SECOND * request / 2000;
-            assert!(limit.admits(1, now), "request {request}");
+            assert_eq!(limit.admit(1, now), RouteAdmission::Free, "request {request}");
             match request % 100 {
                 99 => limit.crashed(1, now),
                 _ => limit.survived(1),
@@ -167,11 +187,15 @@ mod tests {
         let mut limit = CrashLimit::default();
         crashes(&mut limit, 1, 100, SECOND);
         for tenth in 0..40 {
-            if limit.admits(1, SECOND * 2 + SECOND * tenth / 10) {
+            let admission = limit.admit(1, SECOND * 2 + SECOND * tenth / 10);
+            if admission == RouteAdmission::Paid {
+                limit.refund(1);
+            }
+            if admission != RouteAdmission::Refused {
                 limit.survived(1);
             }
         }
-        assert!(limit.admits(1, SECOND * 6));
+        assert_eq!(limit.admit(1, SECOND * 6), RouteAdmission::Free);
         assert!(limit.routes.is_empty());
     }
 

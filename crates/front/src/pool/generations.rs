@@ -102,6 +102,13 @@ impl PoolQueues {
         }
     }
 
+    /// A request has ended no worker: its route gets back what it has paid.
+    pub fn refund(&mut self, exchange: &Exchange) {
+        if exchange.has_paid.swap(false, Ordering::Relaxed) {
+            self.crashes.refund(exchange.route);
+        }
+    }
+
     /// Whether requests are rejected because PHP could not be started lately.
     pub fn is_suspended(&self, now: Instant) -> bool {
         self.suspended_until.is_some_and(|until| now < until) && !self.queue.has_open_workers()
@@ -133,7 +140,7 @@ impl Pool {
             return;
         }
         for exchange in state.queue.take_waiting() {
-            self.reject(&exchange, RequestOutcome::NoPool);
+            self.reject(&mut state, &exchange, RequestOutcome::NoPool);
         }
         self.show_counters(&mut state);
     }
@@ -303,7 +310,7 @@ impl Pool {
                     state.crashes.crashed(exchange.route, clock::monotonic());
                     self.report_death(state, at, &exchange);
                 }
-                AfterDeath::Over => {}
+                AfterDeath::Over => state.refund(&exchange),
             }
             state.count_death(&exchange);
             self.uncount_in_flight(&exchange);
@@ -328,7 +335,7 @@ impl Pool {
         state.release();
         self.apply_seat_changes(&mut state);
         for exchange in state.queue.abandon() {
-            self.reject(&exchange, RequestOutcome::NoPool);
+            self.reject(&mut state, &exchange, RequestOutcome::NoPool);
         }
         self.show_counters(&mut state);
         while let Some(idle) = state.queue.idle_for_waiting() {

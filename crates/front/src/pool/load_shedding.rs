@@ -33,7 +33,7 @@ impl Pool {
         self.note_rejection(result.is_err());
         let replaced = result.inspect_err(|why| self.grow_for_rejected(state, *why))?;
         for dropped in [replaced, state.crowded_out()].into_iter().flatten() {
-            self.reject(&dropped, RequestOutcome::QueueFull);
+            self.reject(state, &dropped, RequestOutcome::QueueFull);
         }
         state.count_arrival(0);
         self.note_waiting(state);
@@ -110,12 +110,13 @@ impl Pool {
     /// Rejects the requests that newer ones have overtaken for too long.
     pub(crate) fn shed_overtaken(&self, state: &mut PoolQueues, now: Instant) {
         while let Some(overtaken) = state.queue.next_to_shed(now, self.script_time()) {
-            self.reject(&overtaken, RequestOutcome::Shed);
+            self.reject(state, &overtaken, RequestOutcome::Shed);
         }
     }
 
-    pub(crate) fn reject(&self, exchange: &Exchange, why: RequestOutcome) {
+    pub(crate) fn reject(&self, state: &mut PoolQueues, exchange: &Exchange, why: RequestOutcome) {
         exchange.reject(why);
+        state.refund(exchange);
         self.uncount_in_flight(exchange);
     }
 

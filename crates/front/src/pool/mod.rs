@@ -38,12 +38,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use maitred_config::Pool as Settings;
+use maitred_config::{Pool as Settings, PoolUser};
 use maitred_control::{FromFront, Overrun, PhpInfo, WorkerId};
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, PoolState, SLOTS_PER_SEAT};
 use tokio::sync::Notify;
 
+use crate::pool::crash_limit::RouteAdmission;
 use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
 use crate::pool::generations::PoolQueues;
@@ -78,6 +79,8 @@ const AVERAGE_SHIFT: u32 = 3;
 pub struct Pool {
     /// Its name, which all its generations share.
     pub name: Arc<str>,
+    /// Its user, which they share as well.
+    pub user: PoolUser,
     /// The settings of the current generation.
     settings: ArcSwap<Settings>,
     state: Mutex<PoolQueues>,
@@ -120,6 +123,7 @@ impl Pool {
     ) -> Pool {
         Pool {
             name: settings.name.as_str().into(),
+            user: settings.runs_as,
             settings: ArcSwap::new(settings),
             state: Mutex::default(),
             in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
@@ -181,6 +185,9 @@ impl Pool {
             Ok(()) => Ok(exchange),
             Err(why) => {
                 self.uncount_in_flight(&exchange);
+                if exchange.has_paid.load(Ordering::Relaxed) {
+                    self.lock().refund(&exchange);
+                }
                 Err(why)
             }
         }
@@ -188,10 +195,12 @@ impl Pool {
 
     fn place(&self, exchange: &Arc<Exchange>) -> Result<(), RequestOutcome> {
         let mut state = self.lock();
-        if state.crashes.knows(exchange.route)
-            && !state.crashes.admits(exchange.route, clock::monotonic())
-        {
-            return Err(RequestOutcome::CrashLimit);
+        if state.crashes.knows(exchange.route) {
+            match state.crashes.admit(exchange.route, clock::monotonic()) {
+                RouteAdmission::Refused => return Err(RequestOutcome::CrashLimit),
+                RouteAdmission::Free => {}
+                RouteAdmission::Paid => exchange.has_paid.store(true, Ordering::Relaxed),
+            }
         }
         state.meter.arrived(exchange.submitted);
         if state.holds_back(exchange) {
@@ -294,6 +303,7 @@ impl Pool {
         let cancelled =
             state.queue.cancel(exchange, Instant::now()) || state.forget_held_back(exchange);
         if cancelled {
+            state.refund(exchange);
             self.show_counters(&mut state);
             self.uncount_in_flight(exchange);
         }
@@ -319,6 +329,7 @@ impl Pool {
         if is_full {
             self.report_full_cache(&mut state, &generation);
         }
+        state.refund(exchange);
         state.crashes.survived(exchange.route);
         state.counters.see_memory_peak(memory_peak, machine_memory());
         state.queue.done(at);
@@ -331,6 +342,7 @@ impl Pool {
         let at = lease.slot_ref();
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
+        state.refund(exchange);
         note_unclaimed(&mut state, exchange, at);
         state.queue.free(at);
         state.count_lost(exchange);

@@ -1,9 +1,10 @@
-//! All pools of a front, by name and by generation.
+//! All pools of a front, by name and user, and by generation.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use maitred_config::Pool as Settings;
+use maitred_config::{Pool as Settings, PoolUser};
 use maitred_control::Generation as Number;
 
 use crate::pool::generation::Generation;
@@ -29,9 +30,17 @@ pub struct Pools {
     is_fpm: bool,
 }
 
+/// A pool whose user has changed is another one: requests that have begun before keep to its
+/// workers, and no others reach them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct PoolKey {
+    name: Arc<str>,
+    user: PoolUser,
+}
+
 #[derive(Debug, Default)]
 struct PoolIndex {
-    by_name: HashMap<String, Arc<Pool>>,
+    by_key: HashMap<PoolKey, Arc<Pool>>,
     by_generation: HashMap<Number, Arc<Pool>>,
 }
 
@@ -62,7 +71,7 @@ impl Pools {
         self.lock().by_generation.get(&generation).cloned()
     }
 
-    /// The pool of this name, which may be a new one without a generation.
+    /// The pool of this name and user, which may be a new one without a generation.
     pub fn named(&self, settings: &Arc<Settings>) -> Arc<Pool> {
         self.lock().named(settings, self)
     }
@@ -87,26 +96,28 @@ impl Pools {
     /// Removes pools without a generation that no site uses.
     pub fn sweep(&self) {
         let is_used = |pool: &Arc<Pool>| Arc::strong_count(pool) > 1 || !pool.is_void();
-        self.lock().by_name.retain(|_, pool| is_used(pool));
+        self.lock().by_key.retain(|_, pool| is_used(pool));
     }
 
-    /// All pools, by name, including removed ones with requests in flight.
+    /// All pools, by name, including removed ones with requests in flight. Of a name, the one with
+    /// the newest generation.
     pub fn all(&self) -> Vec<Arc<Pool>> {
         self.sweep();
-        let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut all: Vec<_> = self.lock().by_key.values().cloned().collect();
+        all.sort_by_cached_key(|pool| (pool.name.clone(), Reverse(pool.current_generation())));
+        all.dedup_by(|other, newest| other.name == newest.name);
         all
     }
 
     /// Whether no request waits or runs in any pool.
     pub fn are_quiet(&self) -> bool {
-        self.lock().by_name.values().all(|pool| pool.is_quiet())
+        self.lock().by_key.values().all(|pool| pool.is_quiet())
     }
 
     /// Retires idle workers, except for a few in each pool for the clients of this number of
     /// connections.
     pub fn shrink(&self, connections: usize) {
-        let all: Vec<_> = self.lock().by_name.values().cloned().collect();
+        let all: Vec<_> = self.lock().by_key.values().cloned().collect();
         for pool in all {
             pool.keep_only(connections.max(1), LAST_SHARE);
         }
@@ -115,7 +126,8 @@ impl Pools {
 
 impl PoolIndex {
     fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
-        if let Some(pool) = self.by_name.get(&settings.name) {
+        let key = PoolKey { name: settings.name.as_str().into(), user: settings.runs_as };
+        if let Some(pool) = self.by_key.get(&key) {
             return pool.clone();
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
@@ -130,7 +142,7 @@ impl PoolIndex {
         );
         let pool = Arc::new(pool);
         look_after(&pool);
-        self.by_name.insert(settings.name.clone(), pool.clone());
+        self.by_key.insert(key, pool.clone());
         pool
     }
 }

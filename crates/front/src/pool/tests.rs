@@ -147,3 +147,29 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
     assert!(is_asked_again, "{told:?}");
     assert!(pool.cancel(&waiting) && pool.cancel(&third));
 }
+
+#[test]
+fn a_limited_route_gets_back_what_requests_have_paid_that_reach_no_worker() {
+    let (pool, _supervisor) = pool(ProcessManager::Auto, 100);
+    one_comes_and_is_busy(&pool);
+    let crashing = QueueRequest { route: 1, ..REQUEST };
+    let limit = || {
+        for _ in 0..100 {
+            pool.lock().crashes.crashed(crashing.route, clock::monotonic());
+        }
+    };
+    limit();
+    assert_eq!(pool.submit(0, Vec::new(), crashing).err(), Some(RequestOutcome::CrashLimit));
+    pool.lock().crashes.refund(crashing.route);
+    for number in 0..100 {
+        let waiting = pool.submit(0, Vec::new(), crashing);
+        let waiting = waiting.unwrap_or_else(|why| panic!("{why:?}, number {number}"));
+        assert!(pool.cancel(&waiting));
+    }
+    // Neither do those cost it anything that find no place.
+    pool.lock().queue.waiting.set_limit(0);
+    for _ in 0..100 {
+        let refused = pool.submit(0, Vec::new(), crashing).err();
+        assert_eq!(refused, Some(RequestOutcome::QueueFull));
+    }
+}

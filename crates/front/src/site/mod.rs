@@ -400,6 +400,16 @@ impl Site {
         self.classic_pool.as_ref() == classic_pool_of(config, &self.settings)
     }
 
+    /// Whether the users of its pools are those that the site was opened with.
+    pub fn has_users_of(&self, config: &Config) -> bool {
+        self.backends.values().chain([&self.backend]).all(|backend| match backend {
+            Backend::Pool(pool) => {
+                config.pool(&pool.name).is_some_and(|settings| settings.runs_as == pool.user)
+            }
+            Backend::Upstream(..) => true,
+        })
+    }
+
     /// The folder besides the root that contains a path, and the rest of the path. Below an encoded
     /// slash are no files, as in the root.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {

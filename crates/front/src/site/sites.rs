@@ -158,6 +158,7 @@ impl Sites {
                 .get(&settings.hosts)
                 .filter(|site| site.settings == *settings && site.spool.path == config.spool_dir)
                 .filter(|site| site.has_modes_of(config))
+                .filter(|site| site.has_users_of(config))
                 .filter(|site| site.has_tenants_of(config, resources.lookups))
                 .filter(|site| !settings.rules.htaccess || Arc::ptr_eq(&site.servers, &servers))
                 // Its log may have been opened only now.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::fpm::access_format::{AccessFormat, Token};
-use maitred_config::{BootConnections, Config, Mode, Pool, ProcessManager};
+use maitred_config::{BootConnections, Config, Mode, Pool, PoolUser, ProcessManager};
 use maitred_control::{Snapshot, WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
@@ -96,6 +96,17 @@ impl PoolPlan {
         ))
     }
 
+    /// Checks that it has the user by which the front knows the pool with these settings.
+    ///
+    /// # Errors
+    /// One sentence: the user has changed since they were read.
+    pub fn has_user_of(&self, pool: &Pool) -> Result<(), String> {
+        if self.configured.runs_as == pool.runs_as {
+            return Ok(());
+        }
+        Err("its user has changed while the configuration was read; reload again".to_owned())
+    }
+
     /// Plans a pool, and opens the memory, the events and the pipe of one generation.
     ///
     /// # Errors
@@ -108,6 +119,7 @@ impl PoolPlan {
     ) -> Result<PoolPlan, Error> {
         let identity = identity::of_pool(pool, config)?;
         let uid = identity.as_ref().map_or_else(|| users::current().uid, |identity| identity.uid);
+        let configured = Pool { runs_as: PoolUser::of(identity.as_ref()), ..pool.clone() };
         let max_children = pool.most_workers(processors());
         let seats = max_children + SPARE_SEATS;
         let memory = maitred_seat::create(&pool.name, seats, threads)
@@ -124,8 +136,8 @@ impl PoolPlan {
         confinement::make_solid(&memory, &mut settings.confinement);
         Ok(PoolPlan {
             settings,
-            configured: pool.clone(),
-            pool: Pool { max_children: Some(max_children), ..pool.clone() },
+            pool: Pool { max_children: Some(max_children), ..configured.clone() },
+            configured,
             php: pool.php.clone(),
             program: programs.of(pool.php.as_deref()).to_owned(),
             uid,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
+use maitred_config::Pool;
 use maitred_control::Generation;
 
 use super::plan::PoolPlan;
@@ -211,11 +212,13 @@ impl Pools {
     /// `max_children` of the newest and the spare ones, and no more than the pool's `share`.
     pub fn allowance(&self, id: PoolId, share: u32) -> u32 {
         let running = &self[id];
+        let own: u32 = self.generations_beside(id).map(|pool| pool.state.workers()).sum();
+        // Those of another user count for the share alone.
         let others = self.named(running.name()).filter(|other| other.id() != id);
-        let taken: u32 = others.map(|pool| pool.state.workers()).sum();
-        let most = running.plan.settings.seats.min(share);
+        let all: u32 = others.map(|pool| pool.state.workers()).sum();
+        let most = running.plan.settings.seats.saturating_sub(own).min(share.saturating_sub(all));
         // On trial it has to show one worker, and the others may all be busy for long.
-        most.saturating_sub(taken).max(u32::from(!running.introduced))
+        most.max(u32::from(!running.introduced))
     }
 
     /// The names of the pools, each once.
@@ -261,8 +264,7 @@ impl Pools {
     /// A generation starts to serve its pool. The one extra worker that a pool has while it moves
     /// from one generation to the next is not one more to replace.
     pub fn take_place(&mut self, id: PoolId) {
-        let (name, generation) = (self[id].name(), self[id].generation);
-        let before = self.named(name).filter(|one| one.generation < generation);
+        let before = self.generations_beside(id).filter(|one| one.id() < id);
         let serving = before.clone().filter(|one| one.state.workers() > 0);
         let moves = serving.clone().any(|one| one.state.is_leaving());
         let workers: u32 = serving.map(|one| one.state.workers()).sum();
@@ -273,12 +275,26 @@ impl Pools {
         new.introduced = true;
     }
 
+    /// The current generations of the same pool before this one.
+    pub fn current_before(&self, id: PoolId) -> Vec<PoolId> {
+        let others = self.generations_beside(id).filter(|other| other.is_current());
+        others.map(RunningPool::id).filter(|other| *other < id).collect()
+    }
+
+    /// The other generations of the pool of this one. One of another user is of another pool.
+    fn generations_beside(&self, id: PoolId) -> impl Iterator<Item = &RunningPool> + Clone {
+        let Pool { name, runs_as, .. } = &self[id].plan.configured;
+        self.named(name)
+            .filter(move |other| other.id() != id && other.plan.configured.runs_as == *runs_as)
+    }
+
     /// Whether every pool has moved to its new generation: no old worker is left, or there are as
     /// many new ones as may be open, or as the old ones were. Then the remaining old ones get no
     /// new request, since others are ready in their stead.
     pub fn have_moved(&self) -> bool {
         self.current().all(|new| {
-            let mut old = self.named(new.name()).filter(|old| old.state.is_leaving());
+            let beside = self.generations_beside(new.id());
+            let mut old = beside.filter(|old| old.state.is_leaving());
             let enough = new.plan.max_children().min(new.replaces);
             let ready = new.state.seated().count() >= enough as usize;
             ready || old.all(|old| old.state.seated().next().is_none())
@@ -333,7 +349,7 @@ impl<'a> IntoIterator for &'a mut Pools {
 mod tests {
     use std::path::Path;
 
-    use maitred_config::ProcessManager;
+    use maitred_config::{PoolUser, ProcessManager};
     use maitred_control::WorkerId;
     use maitred_os::channel::Channel;
     use maitred_os::{signals, users};
@@ -372,6 +388,21 @@ mod tests {
             running.state.on(event, Moment::ZERO);
         }
         assert_eq!(running.state.announced(), [pid]);
+    }
+
+    #[test]
+    fn workers_of_a_former_user_take_no_seat_of_the_pool_that_has_their_name_now() {
+        let mut pools = pools(2);
+        let [former, new] = pools.ids()[..] else { panic!("two") };
+        pools[former].plan.settings.pool = pools[new].name().to_owned();
+        announce(&mut pools[former], 2);
+        let seats = pools[new].plan.settings.seats;
+        assert_eq!(pools.allowance(new, u32::MAX), seats - 1);
+        assert_eq!(pools.current_before(new), [former]);
+        pools[former].plan.configured.runs_as = PoolUser::Known { uid: 1, gid: 1 };
+        assert_eq!(pools.allowance(new, u32::MAX), seats);
+        assert_eq!(pools.allowance(new, 2), 1, "of a limit of all pools they have a part");
+        assert_eq!(pools.current_before(new), []);
     }
 
     #[test]

@@ -45,8 +45,11 @@ impl Reload {
             1 => said.push_str("; 1 old worker ends with the script it runs"),
             _ => said.push_str(&format!("; {busy} old workers end with the scripts they run")),
         }
+        let PoolChanges { added, to_other_users, .. } = &self.changes;
         for (name, why) in &self.kept {
-            said.push_str(&format!("; pool {name} goes on as it was: {why}"));
+            let is_new = added.contains(name) || to_other_users.contains(name);
+            let state = if is_new { "does not run" } else { "goes on as it was" };
+            said.push_str(&format!("; pool {name} {state}: {why}"));
         }
         for fault in self.faults.shown() {
             said.push_str(&format!("; {fault}"));

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use maitred_config::{Config, LogTarget, Pool, RootOwner};
+use maitred_config::{Config, LogTarget, Pool, PoolUser, RootOwner};
 
+use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
 use crate::system::identity;
 
 /// A running pool, as far as a reload has to compare it.
@@ -26,7 +28,10 @@ pub struct PoolChanges {
     pub restarted: BTreeSet<String>,
     /// They are no longer configured.
     pub removed: BTreeSet<String>,
-    /// They stop: no user may run their scripts now.
+    /// They run as another user from now on. What runs as the one before gets no request of the new
+    /// configuration, so it ends, and the next generation starts at once.
+    pub to_other_users: BTreeSet<String>,
+    /// They stop: no user may run their scripts now, or the new one cannot.
     pub stopped: BTreeSet<String>,
 }
 
@@ -34,11 +39,23 @@ impl PoolChanges {
     /// Stops pools that run.
     pub fn stop(&mut self, names: BTreeSet<String>) {
         self.restarted.retain(|name| !names.contains(name));
+        self.to_other_users.retain(|name| !names.contains(name));
         self.stopped = names;
     }
 
-    /// Leaves the pools that cannot be started as they are. Returns those of them that run.
+    /// Gives pools that run to other users.
+    pub fn change_users(&mut self, names: BTreeSet<String>) {
+        self.restarted.retain(|name| !names.contains(name));
+        self.to_other_users = names;
+    }
+
+    /// Leaves the pools that cannot be started as they are, and stops those of them that would get
+    /// another user. Returns those that run on.
     pub fn leave(&mut self, is_stopped: impl Fn(&str) -> bool) -> Vec<String> {
+        let changed = std::mem::take(&mut self.to_other_users).into_iter();
+        let (stopped, startable) = changed.partition(|name| is_stopped(name));
+        self.to_other_users = startable;
+        self.stopped.extend::<BTreeSet<String>>(stopped);
         self.added.retain(|name| !is_stopped(name));
         let kept = self.restarted.iter().filter(|name| is_stopped(name));
         let kept: Vec<String> = kept.cloned().collect();
@@ -86,6 +103,33 @@ impl Pools {
                 owner.or_insert(RootOwner::Known(user));
             }
         }
+    }
+
+    /// Looks up the users of all pools of a new configuration. A pool that runs has the one that it
+    /// runs as where no administrator has asked for another (`changes_users`), and where its `user`
+    /// is the same and cannot be looked up now.
+    pub fn find_users(&self, config: &mut Config, changes_users: bool) {
+        identity::find_users(config);
+        for pool in &mut config.pools {
+            let Some(PoolPlan { configured, .. }) = self.current_of(&pool.name).map(|of| &of.plan)
+            else {
+                continue;
+            };
+            let is_same = pool.user == configured.user && pool.group == configured.group;
+            let is_lost = pool.runs_as == PoolUser::Unknown && pool.user.is_some() && is_same;
+            if is_lost || !changes_users {
+                pool.runs_as = configured.runs_as;
+            }
+        }
+    }
+
+    /// The pools that run as other users than those of a new configuration.
+    pub fn of_other_users(&self, config: &Config) -> BTreeSet<String> {
+        let differs = |running: &&RunningPool| {
+            let wanted = config.pool(running.name());
+            wanted.is_some_and(|wanted| wanted.runs_as != running.plan.configured.runs_as)
+        };
+        self.current().filter(differs).map(|running| running.name().to_owned()).collect()
     }
 
     /// The pools that run, though no user may run the scripts of their document roots now.
@@ -226,8 +270,24 @@ mod tests {
             added: set(&["new"]),
             restarted: set(&["shop"]),
             removed: set(&["old"]),
-            stopped: set(&[]),
+            ..PoolChanges::default()
         };
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn a_pool_that_gets_another_user_is_not_left_as_it_is() {
+        let mut changes = compare(&RUNNING, &["blog", "old", "shop"], &set(&["blog"])).unwrap();
+        changes.change_users(set(&["blog", "shop"]));
+        assert_eq!(changes.leave(|name| name == "shop"), [""; 0]);
+        let expected = PoolChanges {
+            to_other_users: set(&["blog"]),
+            stopped: set(&["shop"]),
+            ..PoolChanges::default()
+        };
+        assert_eq!(changes, expected);
+        changes.stop(set(&["blog"]));
+        let expected = PoolChanges { stopped: set(&["blog"]), ..PoolChanges::default() };
         assert_eq!(changes, expected);
     }
 

@@ -119,6 +119,7 @@ impl Supervisor {
         let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
         let changes_users = *scope != ReloadScope::Mended;
         self.pools.keep_owners(&self.plan.config, &mut config, changes_users);
+        self.pools.find_users(&mut config, changes_users);
         identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
@@ -141,6 +142,7 @@ impl Supervisor {
         requested.extend(self.reloader.unfinished(&configured));
         let mut changes =
             pool_changes::compare(&self.pools.compared(&config), &configured, &requested)?;
+        changes.change_users(self.pools.of_other_users(&config));
         changes.stop(self.pools.without_owner(&config));
         let kept = changes.leave(|name| faults.stops_pool(name)).into_iter();
         let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
@@ -167,7 +169,8 @@ impl Supervisor {
         Groups::arrange_added(&mut self.plan.groups, &reload.config, &reload.changes.added);
         self.add_pools(&mut reload);
         if *scope != ReloadScope::Mended {
-            self.preloading.reloading(&reload.changes.restarted);
+            let replaced = &reload.changes.restarted | &reload.changes.to_other_users;
+            self.preloading.reloading(&replaced);
         }
         self.reloader.start(reload);
         self.send_configuration();
@@ -188,24 +191,8 @@ impl Supervisor {
         self.reloader.give_up(reload.ticket, why, self.plan.is_fpm());
     }
 
-    /// Starts new pools. They need no trial: there is no generation to keep instead.
-    fn add_pools(&mut self, reload: &mut Reload) {
-        for name in reload.changes.added.clone() {
-            match self.plan_pool(&name, reload) {
-                Ok(plan) => {
-                    let generation = self.pools.next_generation();
-                    let running = RunningPool::new(generation, self.fronts.line(), plan);
-                    let id = self.pools.push(running);
-                    self.introduce_generation(id);
-                    reload.replaced.push(name);
-                }
-                Err(why) => reload.kept.push((name, why)),
-            }
-        }
-    }
-
     /// Plans the next generation of a pool.
-    fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
+    pub(super) fn plan_pool(&mut self, name: &str, reload: &Reload) -> Result<PoolPlan, String> {
         let config = &reload.config;
         let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
         deferred_close::check(name)?;
@@ -215,6 +202,7 @@ impl Supervisor {
         let mut plan = plan.map_err(|why| why.to_string())?;
         let before = self.pools.current_of(name).filter(|_| !reload.changes_users);
         before.map_or(Ok(()), |before| plan.keeps_user_of(&before.plan))?;
+        plan.has_user_of(pool)?;
         self.scoreboards.applications.add(name, plan.uid);
         plan.settings.cache_size = self.pools.opcache_size(pool, config);
         Ok(plan)
@@ -276,7 +264,9 @@ impl Supervisor {
             let why = format!("the reload is refused, all is as before: {why}");
             return self.reloader.finish(reload.ticket, Err(why));
         }
+        self.change_users(&mut reload);
         self.use_configuration(&mut reload);
+        self.renew_jobs_of_other_users(&reload.changes);
         let PoolChanges { removed, stopped, .. } = &reload.changes;
         for id in self.pools.current_among(&(removed | stopped)) {
             self.close_pool(id);
@@ -302,9 +292,9 @@ impl Supervisor {
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.stop_within(super::stop_times(&reload.config));
         let is_kept = |name: &str| reload.kept.iter().any(|(kept, _)| kept == name);
-        let PoolChanges { restarted, stopped, .. } = &reload.changes;
-        let is_later = |name: &str| restarted.contains(name) || stopped.contains(name);
-        self.follow_jobs(|name| is_later(name) || is_kept(name));
+        let PoolChanges { restarted, to_other_users, stopped, .. } = &reload.changes;
+        let later = [restarted, to_other_users, stopped];
+        self.follow_jobs(|name| later.iter().any(|pools| pools.contains(name)) || is_kept(name));
         let logs = std::mem::take(&mut reload.logs);
         self.plan.logs.switch_to(&reload.config, logs, is_same_log);
         if let Some(peer) = self.fronts.peer().filter(|_| !is_same_log) {
@@ -358,7 +348,7 @@ impl Supervisor {
         }
     }
 
-    fn close_pool(&mut self, id: PoolId) {
+    pub(super) fn close_pool(&mut self, id: PoolId) {
         let running = &mut self.pools[id];
         if let Some(peer) = self.fronts.peer_of(running.line) {
             running.close_in(peer);
@@ -401,12 +391,9 @@ impl Supervisor {
         if let Some(peer) = self.fronts.peer() {
             running.open_in(peer, &self.scoreboards, &self.pools);
         }
-        let (name, generation) = (running.name().to_owned(), running.generation);
-        for other in self.pools.ids() {
-            let pool = &self.pools[other];
-            if pool.is_current() && pool.generation < generation && pool.name() == name {
-                self.pool_event(other, GenerationEvent::Leave);
-            }
+        let name = running.name().to_owned();
+        for other in self.pools.current_before(id) {
+            self.pool_event(other, GenerationEvent::Leave);
         }
         self.renew_jobs(&name);
         self.reloader.replaced(&name);

@@ -184,6 +184,7 @@ impl Supervisor {
         self.jobs.remember_runs(&self.plan.config, self.plan.source.file());
         self.purges.prepare_second_front(&mut self.fronts, now);
         self.pools.keep_users(&mut self.plan.config);
+        self.pools.find_users(&mut self.plan.config, true);
         let config = self.plan.config.clone();
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but some pool
         // has to show that PHP starts at all.

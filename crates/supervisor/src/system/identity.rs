@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Pool, RootOwner, Section, Site, directory_problem};
+use maitred_config::{
+    Config, Destination, Pool, PoolUser, RootOwner, Section, Site, directory_problem,
+};
 use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
@@ -156,6 +158,18 @@ fn look_owner_up(root: &Path) -> RootOwner {
     match path_trust::owner_of(root) {
         Ok(owner) => RootOwner::Known(owner),
         Err(why) => RootOwner::Unusable(why.to_string()),
+    }
+}
+
+/// Looks up the users of all pools of a configuration, by which the front knows them.
+pub fn find_users(config: &mut Config) {
+    let user = |pool: &Pool| match of_pool(pool, config) {
+        Ok(identity) => PoolUser::of(identity.as_ref()),
+        Err(_) => PoolUser::Unknown,
+    };
+    let users: Vec<PoolUser> = config.pools.iter().map(user).collect();
+    for (pool, user) in config.pools.iter_mut().zip(users) {
+        pool.runs_as = user;
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_config::{Address, Config, Pool};
+use maitred_config::{Address, Config, Pool, PoolUser};
 use maitred_control::{Clients, Generation, Incarnation, PhpInfo, WorkerId, ZygoteSettings};
 use maitred_os::channel::{SupervisorEnd, Taken};
 use maitred_os::{shared, spawn};
@@ -493,7 +493,10 @@ impl ListenerState {
 }
 
 impl PoolState {
-    fn inherit(self, now: Duration) -> io::Result<RunningPool> {
+    fn inherit(mut self, now: Duration) -> io::Result<RunningPool> {
+        // An older program does not hand it over.
+        self.configured.runs_as = PoolUser::of(self.settings.identity.as_ref());
+        self.pool.runs_as = self.configured.runs_as;
         let events = self.events.into_iter().map(spawn::inherited_fd);
         let plan = PoolPlan {
             php: self.configured.php.clone(),

@@ -87,6 +87,8 @@ pub struct Exchange {
     pub(crate) has_queued: AtomicBool,
     /// Whether it counts among the accepted requests of its pool.
     pub(crate) accepted: AtomicBool,
+    /// Whether it has taken a part of its route's budget ([`crate::pool::crash_limit`]).
+    pub(crate) has_paid: AtomicBool,
     state: Mutex<ExchangeState>,
 }
 
@@ -170,6 +172,7 @@ impl Exchange {
             is_counted: AtomicBool::new(false),
             has_queued: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
+            has_paid: AtomicBool::new(false),
             state: Mutex::default(),
         })
     }

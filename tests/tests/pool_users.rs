@@ -1,0 +1,154 @@
+//! A reload that gives a pool another user: requests of the new configuration reach no worker of
+//! the former one, whatever becomes of the new ones.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, thread};
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::server::{Server, Setup, WEB_USER, document_root, is_root, user_ids};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// The second user, who is on every machine.
+const OTHER_USER: &str = "nobody";
+
+const HOST: &str = "moved.test";
+
+/// A folder of a tenant: `index.php` has its name and the number of the user that runs it, and
+/// `wait.php` ends when there is a file `go`.
+fn tenant(name: &str) -> TempDir {
+    let index = format!(
+        "<?php preg_match('/^Uid:\\s+(\\d+)/m', file_get_contents('/proc/self/status'), $found);
+         echo '{name} ', $found[1];"
+    );
+    document_root(&[
+        ("index.php", &index),
+        (
+            "wait.php",
+            "<?php echo 'waits'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo 'ends';",
+        ),
+        ("preload.php", "<?php sleep(2);"),
+    ])
+}
+
+/// A server with the pool `www`, and a site that the pool `shop` runs with these settings.
+fn with_shop(main: &TempDir, root: &TempDir, settings: &str) -> Setup {
+    let site = format!("[[sites]]\nhosts = [{HOST:?}]\nroot = {:?}", root.path());
+    Setup::new(main.path())
+        .hosts(&["www.test"])
+        .site(&format!("{site}\npool = \"shop\"\n[pools.shop]\nmax_children = 1\n{settings}"))
+}
+
+/// Has PHP take a while to start, in which the former workers are idle.
+fn slow_start(root: &TempDir) -> String {
+    let preload = root.path().join("preload.php");
+    format!("php_admin_value = {{ \"opcache.preload\" = {preload:?} }}")
+}
+
+fn of_user(user: &str, others: &str) -> String {
+    format!("user = {user:?}\n{others}")
+}
+
+fn request(target: &str) -> Request {
+    Request::new("GET", target).header("Host", HOST)
+}
+
+/// What the site responds, and with which status.
+fn ask(server: &Server) -> (u16, String) {
+    let response = http::ask(server.address(), &request("/index.php"));
+    (response.status, response.text())
+}
+
+fn by(tenant: &str, user: &str) -> (u16, String) {
+    (200, format!("{tenant} {}", user_ids(user).0))
+}
+
+fn skips() -> bool {
+    if !is_root() {
+        eprintln!("skipped: only root can run pools as several users");
+    }
+    !is_root()
+}
+
+/// What the site responds during a reload, as long as it lasts and until the new tenant is served.
+fn responses_during_reload(server: &Server, expected: &(u16, String)) -> BTreeSet<(u16, String)> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut seen = BTreeSet::new();
+            while !is_over.load(Ordering::Relaxed) {
+                seen.insert(ask(server));
+            }
+            seen
+        });
+        assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+        wait::until_true("the new tenant to be served", || ask(server) == *expected);
+        is_over.store(true, Ordering::Relaxed);
+        asking.join().expect("it does not panic")
+    })
+}
+
+#[test]
+fn a_reload_that_changes_the_user_of_a_pool_sends_no_request_to_the_former_users_workers() {
+    if skips() {
+        return;
+    }
+    let (main, [first, second]) = (tenant("main"), ["first", "second"].map(tenant));
+    let server = with_shop(&main, &first, &of_user(WEB_USER, "pm = \"static\"")).start();
+    let (former, new) = (by("first", WEB_USER), by("second", OTHER_USER));
+    assert_eq!(ask(&server), former);
+    server.configure(&with_shop(&main, &second, &of_user(OTHER_USER, &slow_start(&second))));
+    let mut seen = responses_during_reload(&server, &new);
+    seen.retain(|(status, _)| *status == 200);
+    seen.remove(&former);
+    assert_eq!(seen, BTreeSet::from([new]));
+    server.configure(&with_shop(&main, &first, &of_user(WEB_USER, "")));
+    responses_during_reload(&server, &former);
+    server.stop();
+}
+
+#[test]
+fn a_pool_whose_new_user_cannot_start_php_serves_nothing_as_the_former_user() {
+    if skips() {
+        return;
+    }
+    let (main, [first, second]) = (tenant("main"), ["first", "second"].map(tenant));
+    let server = with_shop(&main, &first, &of_user(WEB_USER, "pm = \"static\"")).start();
+    assert_eq!(ask(&server), by("first", WEB_USER));
+    let mistakes = ["php_admin_value = { \"nonsense\" = \"1\" }", "php = \"0.1\""];
+    let settings = mistakes.map(|mistake| of_user(OTHER_USER, mistake));
+    for wrong in settings.into_iter().chain(["user = \"no-such-user\"".to_owned()]) {
+        server.configure(&with_shop(&main, &second, &wrong));
+        assert!(server.reload().contains("reloaded"), "{wrong}: {}", server.log_text());
+        assert_eq!(ask(&server).0, 503, "{wrong}");
+    }
+    server.configure(&with_shop(&main, &second, &of_user(OTHER_USER, "")));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    assert_eq!(ask(&server), by("second", OTHER_USER));
+    server.stop();
+}
+
+#[test]
+fn a_worker_of_a_removed_pool_serves_no_other_user_whose_pool_has_its_name() {
+    if skips() {
+        return;
+    }
+    let (main, [first, second]) = (tenant("main"), ["first", "second"].map(tenant));
+    let server = with_shop(&main, &first, &of_user(WEB_USER, "pm = \"static\"")).start();
+    let mut waiting = Connection::open(server.address());
+    waiting.send(&request("/wait.php").to_bytes()).expect("the server takes a request");
+    waiting.read_until(b"waits").expect("the script runs");
+    server.configure(&Setup::new(main.path()).hosts(&["www.test"]));
+    assert!(server.reload().contains("pool shop removed"), "{}", server.log_text());
+    let settings = format!("pm = \"ondemand\"\n{}", slow_start(&second));
+    server.configure(&with_shop(&main, &second, &of_user(OTHER_USER, &settings)));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    fs::write(first.path().join("go"), "").expect("a file can be written");
+    waiting.read_until(b"ends").expect("the script ends");
+    assert_eq!(ask(&server), by("second", OTHER_USER));
+    server.stop();
+}
