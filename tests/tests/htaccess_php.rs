@@ -109,7 +109,7 @@ fn a_script_whose_handler_names_another_pool_does_not_run() {
             "[pools.bob]\npm = \"static\"\nmax_children = 1\nlisten = {:?}",
             socket("bob")
         ))
-        .site("pool = \"www\"\nhtaccess = true")
+        .site("htaccess = true")
         .workers(1)
         .start();
     let ask = |path: &str| http::ask(server.address(), &Request::get(path));

@@ -49,7 +49,7 @@ fn of_pool(name: &str) -> String {
     format!("\"proxy:unix:/run/php/{name}.sock|fcgi://localhost\"")
 }
 
-/// The import of a virtual host with PHP in the pool `alice`, further lines of it, and a `.htaccess`
+/// The import of a virtual host with PHP in the pool `alice`, its further lines, and a `.htaccess`
 /// file.
 fn imported(lines: &str, file: Option<&str>) -> Imported {
     let apache = format!(

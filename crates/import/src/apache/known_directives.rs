@@ -208,8 +208,8 @@ const COUNTERPARTS: [&str; 17] = [
 ];
 
 /// What takes the place of a header that a proxy sets.
-const FORWARDED: &str = "set `trusted_proxies` and `trusted_headers`: scripts get the scheme and the \
-                         address of the client by the headers of these proxies";
+const FORWARDED: &str = "set `trusted_proxies` and `trusted_headers`: scripts get the scheme and \
+                         the address of the client by the headers of these proxies";
 
 /// The beginning of the names of such headers, in small letters.
 const FORWARDED_HEADERS: &str = "x-forwarded-";

@@ -66,9 +66,9 @@ fn lets_in_private(site: &SiteDraft) -> bool {
 fn is_private(network: &str) -> bool {
     let Ok(network) = parse_network(network) else { return true };
     let is_within = |other: &str| parse_network(other).is_ok_and(|other| other.contains(&network));
-    let has = |other: &&str| parse_network(other).is_ok_and(|other| network.contains(&other));
+    let has = |other: &str| parse_network(other).is_ok_and(|other| network.contains(&other));
     match network.addr().is_ipv4() {
-        true => PRIVATE.iter().any(|one| is_within(one) || has(&one)),
+        true => PRIVATE.iter().any(|one| is_within(one) || has(one)),
         false => !is_within(PUBLIC_V6),
     }
 }
