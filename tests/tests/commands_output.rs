@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use maitred_tests::jobs::{command, running};
-use maitred_tests::processes::Process;
+use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
 use maitred_tests::{Target, wait};
 use rustix::fs::{Mode, OFlags, open};
@@ -149,4 +149,33 @@ fn a_command_whose_process_has_the_number_of_one_whose_end_is_held_ends_and_star
     assert!(reused.is_running(), "{}", commands.server.log_text());
     assert_eq!(commands.process("second"), reused);
     commands.server.stop();
+}
+
+#[test]
+fn an_upgrade_waits_for_no_commands_whose_ends_are_held_one_after_the_other() {
+    let folder = document_root(&[("leaves.pl", LEAVES_OUTPUT)]);
+    give_to_web_user(folder.path());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut setup = Setup::new(folder.path());
+    // Each is held for 5 s: at any time there is one.
+    let names = ["one", "two", "three"];
+    for (name, first) in names.iter().zip(["1.1", "3.1", "5.1"]) {
+        let leaves = ["perl", &path("leaves.pl"), &path("released"), &path(name), first];
+        setup = setup.pool(&command(name, &[&format!("command = {leaves:?}")]));
+    }
+    let server = setup.start();
+    let has_begun = |name: &&str| folder.path().join(format!("{name}.began")).exists();
+    wait::until_true("all to have ended once", || names.iter().all(has_begun));
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    let is_over =
+        |line: &str| line.contains("upgraded to") || line.contains("the upgrade is refused");
+    let outcome = server.log().find_since(mark, wait::DEADLINE, is_over);
+    let outcome = outcome.unwrap_or_else(|| panic!("it is not over:\n{}", server.log_text()));
+    assert!(outcome.contains("upgraded to"), "{outcome}");
+    for name in names {
+        running(&server, name, 1);
+    }
+    fs::write(path("released"), "").unwrap();
+    server.stop();
 }

@@ -23,9 +23,10 @@ impl Supervisor {
         act(&mut self.jobs, &context)
     }
 
-    /// Whether processes of jobs may be started.
+    /// Whether processes of jobs may be started: not while an upgrade waits for the ends of others.
     pub(super) fn jobs_may_start(&self) -> bool {
-        self.phase.is_serving() && !self.jobs.is_retired()
+        let is_serving = self.phase.is_serving() && !self.jobs.is_retired();
+        is_serving && !self.upgrader.holds_still()
     }
 
     /// Follows the configuration in use, except for pools that do not run, and those among
