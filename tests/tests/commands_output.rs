@@ -26,10 +26,11 @@ const TRIES: usize = 30;
 const SOON: Duration = Duration::from_secs(1);
 
 /// Ends when it is sent a line, or after a time, and leaves a process in a session of its own that
-/// always has something to read in the pipe.
+/// writes to the pipe without end, of which a read takes a byte (`O_DIRECT`, pipe(2)).
 const LEAVES_OUTPUT: &str = r#"
+use Fcntl;
 use POSIX ();
-my ($released, $fifo, $first, $end) = (@ARGV, time + 60);
+my ($released, $fifo, $first) = @ARGV;
 sub unread { my $count = pack 'i', 0; ioctl STDOUT, 0x541B, $count; unpack 'i', $count }
 if ($first) {
     select undef, undef, undef, -e "$fifo.began" ? 1.1 : $first;
@@ -39,7 +40,8 @@ if ($first) {
 }
 if (!fork) {
     POSIX::setsid();
-    until (-e $released || time > $end) { syswrite STDOUT, '.' unless unread() }
+    fcntl STDOUT, F_SETFL, O_WRONLY | O_DIRECT or die;
+    1 until -e $released || !syswrite STDOUT, '.';
     exit;
 }
 1 until unread();
