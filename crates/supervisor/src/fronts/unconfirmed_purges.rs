@@ -90,8 +90,8 @@ pub fn merged<'a>(orders: impl Iterator<Item = &'a PurgeOrder>) -> PurgeOrder {
     if fits(&order) { order } else { PurgeOrder::everything() }
 }
 
-/// A purge that fronts and the process of the purge log can be sent: a longer one is of all pages of
-/// its sites, or of everything.
+/// A purge that fronts and the process of the purge log can be sent: a longer one becomes one of
+/// all pages of its sites, or of everything.
 pub fn shortened(order: PurgeOrder) -> PurgeOrder {
     if fits(&order) { order } else { merged(std::iter::once(&order)) }
 }
