@@ -16,6 +16,9 @@ pub const SILENT_SECONDS: u64 = 15;
 /// Most nodes that are shown.
 pub const MAX_NODES_SHOWN: usize = 64;
 
+/// Longest list of them, in bytes of JSON: it is sent in one message.
+pub const MAX_SHOWN_BYTES: usize = 48 * 1024;
+
 /// Longest figures of a node, in bytes of JSON.
 pub const MAX_FIGURES_BYTES: usize = 1024;
 
@@ -102,21 +105,39 @@ pub struct KnownNode {
 /// The nodes with one purge log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownNodes {
-    /// By name, at most [`MAX_NODES_SHOWN`].
+    /// By name, at most [`MAX_NODES_SHOWN`] and [`MAX_SHOWN_BYTES`].
     pub nodes: Vec<KnownNode>,
     /// How many more there are.
     pub more: usize,
 }
 
 impl KnownNodes {
+    /// These nodes, as many as are shown.
+    pub fn of(nodes: Vec<KnownNode>) -> KnownNodes {
+        KnownNodes { nodes, more: 0 }.shortened()
+    }
+
+    fn shortened(mut self) -> KnownNodes {
+        let mut bytes = 0;
+        let first = self.nodes.iter().take(MAX_NODES_SHOWN);
+        let shown = first.take_while(|node| {
+            let json = serde_json::to_vec(node).map_or(MAX_SHOWN_BYTES, |json| json.len());
+            bytes += json + 1;
+            bytes <= MAX_SHOWN_BYTES
+        });
+        let shown = shown.count();
+        self.more = self.more.saturating_add(self.nodes.len() - shown);
+        self.nodes.truncate(shown);
+        self
+    }
+
     /// These within all limits, as of a process that is less trusted.
     pub fn bounded(mut self) -> KnownNodes {
-        self.nodes.truncate(MAX_NODES_SHOWN);
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().take(MAX_NODES_SHOWN) {
             node.name = plain_node(&node.name);
             node.figures = NodeFigures::read(&node.figures.text()).unwrap_or_default();
         }
-        self
+        self.shortened()
     }
 }
 

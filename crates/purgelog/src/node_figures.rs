@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_control::nodes::{KnownNode, KnownNodes, MAX_NODES_SHOWN, NodeFigures};
+use maitred_control::nodes::{KnownNode, KnownNodes, NodeFigures};
 use maitred_control::purge_log::{FromPurgeLog, plain_node};
 use rustls::ClientConfig;
 use tokio::sync::watch;
@@ -116,13 +116,15 @@ pub fn read_nodes(all: Vec<(String, String)>, me: &str, now: u64) -> (KnownNodes
         }
     }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    let more = nodes.len().saturating_sub(MAX_NODES_SHOWN);
-    nodes.truncate(MAX_NODES_SHOWN);
-    (KnownNodes { nodes, more }, gone)
+    (KnownNodes::of(nodes), gone)
 }
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::ToFront;
+    use maitred_control::nodes::MAX_NODES_SHOWN;
+    use maitred_os::channel::MAX_MESSAGE_BYTES;
+
     use super::*;
 
     fn entry(name: &str, text: &str) -> (String, String) {
@@ -150,6 +152,25 @@ mod tests {
             [("me", 500, true), ("n1?", 100, false), ("n2", 10, false), ("n3", 0, false)]
         );
         assert_eq!(known.nodes[2].figures.requests, 7);
+    }
+
+    #[test]
+    fn the_longest_figures_of_nodes_fit_into_the_messages_to_supervisor_and_front() {
+        // An address stays as it is, and JSON has six bytes for each of these.
+        let long = |number: usize, bytes: usize| {
+            let url = "\\u0001".repeat(bytes);
+            entry(&format!("{number:064}"), &format!("5 {{\"url\":\"{url}\"}}"))
+        };
+        let fits = |json: Vec<u8>| assert!(json.len() <= MAX_MESSAGE_BYTES, "{}", json.len());
+        for bytes in [0, 100, 120, 140, 150, 155, 158, 160] {
+            let all = (0..MAX_NODES_SHOWN).map(|number| long(number, bytes)).collect();
+            let known = read_nodes(all, "me", 7).0;
+            assert_eq!(known.nodes.len() + known.more, MAX_NODES_SHOWN);
+            assert_eq!(known.more == 0, bytes == 0);
+            let outcome = Ok(known);
+            fits(serde_json::to_vec(&FromPurgeLog::Nodes { outcome: outcome.clone() }).unwrap());
+            fits(serde_json::to_vec(&ToFront::ShowNodes { outcome }).unwrap());
+        }
     }
 
     #[test]

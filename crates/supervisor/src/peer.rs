@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use maitred_control::{Received, hear_report};
-use maitred_os::channel::{Channel, SupervisorEnd, Taken};
+use maitred_os::channel::{Channel, MAX_MESSAGE_BYTES, SupervisorEnd, Taken};
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
 use rustix::event::{PollFd, PollFlags};
@@ -183,13 +183,22 @@ impl<Out: Serialize> Peer<Out> {
     /// Sends an order, or queues it until there is space in the channel. A process that has ended
     /// gets none; one that does not read for too long is killed.
     pub fn say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) {
-        if let Err(why) = self.try_say(order, fds) {
+        if let Err(why) = self.try_say(&order, fds) {
             self.give_up(&why);
         }
     }
 
-    fn try_say(&mut self, said: Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let said = serde_json::to_vec(&said)?;
+    fn try_say(&mut self, order: &Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let said = serde_json::to_vec(order)?;
+        if said.len() > MAX_MESSAGE_BYTES && fds.is_empty() {
+            // The fault is ours. What a process cannot do without has descriptors.
+            let (pid, bytes) = (self.pid, said.len());
+            error!(
+                "an order of {bytes} bytes for process {pid} is left out, since it has more than \
+                 {MAX_MESSAGE_BYTES}; report this, it is a bug"
+            );
+            return Ok(());
+        }
         if self.outbox.orders.is_empty() {
             match self.channel.send(&said, fds) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
@@ -341,6 +350,19 @@ mod tests {
             let ended = child.wait().unwrap();
             assert!(!ended.success());
         }
+    }
+
+    #[test]
+    fn an_order_that_is_too_long_is_left_out_and_its_process_goes_on() {
+        let (mut child, mut peer, theirs) = deaf();
+        peer.say("x".repeat(MAX_MESSAGE_BYTES), &[]);
+        peer.say("next".to_owned(), &[]);
+        let received = theirs.receive(true).unwrap();
+        let maitred_os::channel::Received::Message(order, _) = received else { panic!("an order") };
+        assert_eq!(order, b"\"next\"");
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -131,6 +131,16 @@ impl Upgrader {
         matches!(self.stage, Some(Stage::Waiting { .. }))
     }
 
+    /// Whether one has waited for as long as it waits for zygotes, and for the rest of output.
+    pub fn is_late(&self, now: Moment) -> bool {
+        match self.stage {
+            Some(Stage::Waiting { zygotes_until, .. }) => {
+                zygotes_until.is_none_or(|until| until <= now)
+            }
+            _ => false,
+        }
+    }
+
     /// This is the new program: its trials start.
     pub fn start_trials(&mut self, now: Moment) {
         self.failed.clear();

@@ -77,6 +77,19 @@ fn nodes_with_one_purge_log_show_each_other_on_their_dashboards() {
     let seconds: i64 = redis.cli(&["TTL", "maitred:figures"]).trim().parse().unwrap();
     assert!((3000..=3600).contains(&seconds), "{seconds} s");
 
+    // Of long ones as many are shown as fit into a message to the front.
+    let front = server.front().expect("a front");
+    let url = "\\u0001".repeat(160);
+    let names: Vec<String> = (0..62).map(|number| format!("n1-{number:056}")).collect();
+    let figures = format!("{now} {{\"url\":\"{url}\"}}");
+    let mut long = vec!["HSET", "maitred:figures"];
+    long.extend(names.iter().flat_map(|name| [name.as_str(), figures.as_str()]));
+    redis.cli(&long);
+    dashboard.wait("a part of many nodes", |nodes, list| {
+        (30..64).contains(&list.len()) && nodes["more"].as_u64() > Some(0)
+    });
+    assert_eq!(server.front(), Some(front));
+
     // More than a reply may have is removed.
     let flood = "for n = 1, 5000 do redis.call('HSET', KEYS[1], n, '') end";
     redis.cli(&["EVAL", flood, "1", "maitred:figures"]);

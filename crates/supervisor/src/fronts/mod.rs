@@ -91,6 +91,8 @@ impl EndedFront {
 #[derive(Debug)]
 pub struct Fronts {
     current: Front,
+    /// The number of the front that was started last.
+    last_epoch: u32,
     /// During an upgrade: the front that accepts clients until the current one does.
     replaced: Option<Front>,
     draining: Vec<DrainingFront>,
@@ -134,7 +136,9 @@ impl Front {
 impl Fronts {
     /// `current`, and fronts that were replaced before.
     pub fn new(current: Front, draining: Vec<DrainingFront>) -> Fronts {
-        Fronts { current, replaced: None, draining, hung_stacks: Vec::new() }
+        let numbers = draining.iter().map(|old| old.epoch);
+        let last_epoch = numbers.fold(current.epoch, u32::max);
+        Fronts { current, last_epoch, replaced: None, draining, hung_stacks: Vec::new() }
     }
 
     /// The front that accepts clients, or is to.
@@ -145,6 +149,13 @@ impl Fronts {
     /// The same, to be changed.
     pub fn current_mut(&mut self) -> &mut Front {
         &mut self.current
+    }
+
+    /// The current front is started: gives it a number that no other has had.
+    pub fn number_current(&mut self) -> u32 {
+        self.last_epoch += 1;
+        self.current.epoch = self.last_epoch;
+        self.last_epoch
     }
 
     /// The line of the current front.
@@ -295,17 +306,15 @@ impl Fronts {
         Some((line, runs))
     }
 
-    /// The new front does not serve: the one before stays. Returns the line that is given up.
-    pub fn take_back(&mut self) -> u32 {
-        let Some(old) = self.replaced.take() else {
-            return self.current.line + 1;
-        };
+    /// The new front does not serve: the one before stays. Returns the new one, which is killed, if
+    /// it was to be started already.
+    pub fn take_back(&mut self) -> Option<Front> {
+        let old = self.replaced.take()?;
         let new = std::mem::replace(&mut self.current, old);
         if let Some(peer) = &new.peer {
             peer.signal(Signal::SIGKILL);
         }
-        self.current.epoch = new.epoch;
-        new.line
+        Some(new)
     }
 
     /// The server stops during an upgrade: both fronts finish their requests.
@@ -331,5 +340,25 @@ impl Fronts {
     /// When the next replaced front is killed.
     pub fn deadline(&self) -> Option<Moment> {
         self.draining.iter().map(|old| old.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_an_upgrade_that_has_failed_each_front_has_its_own_number() {
+        let now = Moment::from_secs(1);
+        let mut fronts = Fronts::new(Front::new(1, 0), Vec::new());
+        assert_eq!(fronts.number_current(), 1);
+        fronts.replace_current();
+        assert_eq!((fronts.line(), fronts.number_current()), (2, 2));
+        let given_up = fronts.take_back().expect("it was to be started");
+        assert_eq!((given_up.line, given_up.epoch), (2, 2));
+        assert!(fronts.take_back().is_none());
+        let ended = fronts.ended(1, now);
+        assert_eq!(ended.epoch(fronts.current().epoch), Some(1));
+        assert_eq!(fronts.number_current(), 3);
     }
 }

@@ -292,7 +292,7 @@ impl PurgeLogManager {
     pub fn hear(&mut self) -> Option<FromPurgeLog> {
         let peer = self.peer.as_mut()?;
         peer.flush();
-        let report = peer.hear::<FromPurgeLog>()?;
+        let report = bounded(peer.hear::<FromPurgeLog>()?);
         match &report {
             FromPurgeLog::Lease { until } => {
                 self.lease = *until;
@@ -325,7 +325,6 @@ impl PurgeLogManager {
     }
 
     fn see(&mut self, outcome: Result<KnownNodes, String>, now: u64) {
-        let outcome = outcome.map(KnownNodes::bounded).map_err(|why| one_line(&why));
         self.nodes = Some(NodesSeen::after(self.nodes.as_ref(), outcome, now));
     }
 
@@ -348,13 +347,13 @@ impl PurgeLogManager {
             node: state.node.clone(),
             connected: state.is_connected,
             since_seconds: seconds(now.saturating_sub(state.since)),
-            error: state.why.as_deref().map(one_line),
+            error: state.why.clone(),
             lease_seconds: self.lease.saturating_sub(now).div_ceil(1000),
             last_id: state.last_id.clone(),
             waiting: state.waiting,
-            nodes: state.nodes.iter().take(MAX_STATE_NODES).map(|name| plain_node(name)).collect(),
+            nodes: state.nodes.clone(),
             node_count: state.node_count,
-            peers: state.peers.iter().take(MAX_PEERS).map(shown).collect(),
+            peers: state.peers.clone(),
         })
     }
 
@@ -388,6 +387,25 @@ impl PurgeLogManager {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);
         }
+    }
+}
+
+/// A report as it may be passed on: its process is less trusted.
+fn bounded(report: FromPurgeLog) -> FromPurgeLog {
+    match report {
+        FromPurgeLog::Nodes { outcome } => {
+            let outcome = outcome.map(KnownNodes::bounded).map_err(|why| one_line(&why));
+            FromPurgeLog::Nodes { outcome }
+        }
+        FromPurgeLog::State(state) => FromPurgeLog::State(PurgeLogState {
+            node: one_line(&state.node),
+            why: state.why.as_deref().map(one_line),
+            last_id: state.last_id.as_deref().map(one_line),
+            nodes: state.nodes.iter().take(MAX_STATE_NODES).map(|name| plain_node(name)).collect(),
+            peers: state.peers.iter().take(MAX_PEERS).map(shown).collect(),
+            ..state
+        }),
+        report => report,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::fronts::Fronts;
 use crate::fronts::site_budgets::{
     MAX_COLLECTED, MERGED_EVERY, PURGES_PER_SECOND, Passage, SiteBudgets,
 };
-use crate::fronts::unconfirmed_purges::{bytes_of, merged};
+use crate::fronts::unconfirmed_purges::{bytes_of, merged, shortened};
 use crate::limits::{Moment, PURGE_ANSWER};
 
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
@@ -325,6 +325,8 @@ impl PurgeCoordinator {
     }
 
     fn pass_on(&mut self, number: u64, order: PurgeOrder) {
+        // Those of a site may have been merged with others that a front has named.
+        let order = shortened(order);
         self.for_log_bytes += bytes_of(&order);
         self.for_log.push(ToPurgeLog::Publish { number, order });
         if self.for_log.len() > MAX_PENDING || self.for_log_bytes > MAX_FOR_LOG_BYTES {
@@ -392,6 +394,7 @@ impl PurgeCoordinator {
             PurgeOrder::Asked(asked) => PurgeOrder::OfNode(asked),
             other => other,
         };
+        let order = shortened(order);
         let requester = PurgeRequester::Node(self.log_process, mark);
         let lines = fronts.lines_to_purge();
         self.order(order, requester, lines, fronts, now);
@@ -408,7 +411,7 @@ impl PurgeCoordinator {
         let PagesDropped { line, mark, dropped, awaits_nodes, by_method } = report;
         let mut others = fronts.lines_to_purge();
         others.retain(|other| *other != line);
-        let order = PurgeOrder::Dropped(dropped);
+        let order = shortened(PurgeOrder::Dropped(dropped));
         let requester = PurgeRequester::Front(line, mark);
         let number = self.order(order.clone(), requester, others, fronts, now);
         match by_method {

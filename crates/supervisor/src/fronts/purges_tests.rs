@@ -1,4 +1,6 @@
+use maitred_control::FromFront;
 use maitred_control::purge::{Purge, PurgeMode};
+use maitred_os::channel::MAX_MESSAGE_BYTES;
 
 use super::*;
 use crate::fronts::Front;
@@ -192,4 +194,56 @@ fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
 fn a_front_that_is_alone_waits_for_nobody() {
     let purges = begun(PurgeRequester::Front(1, 7), &[]);
     assert!(purges.pending[0].is_over(NOW));
+}
+
+/// The pages of a report that is as long as one may be.
+fn longest_report(site: &str) -> Vec<DroppedPages> {
+    let report = |pages: usize, rest: usize| {
+        let of = |page: usize| DroppedPages {
+            site: format!("{site}{page}"),
+            purge: Purge::Tag("x".repeat(if page == 0 { rest } else { 1 })),
+            how: PurgeMode::Soft,
+        };
+        let dropped: Vec<DroppedPages> = (0..pages).map(of).collect();
+        // A front need not write what is the default.
+        let json = serde_json::json!({ "PagesDropped": { "dropped": dropped, "mark": 1 } });
+        (dropped, json.to_string())
+    };
+    let (_, short) = report(1000, 0);
+    let (dropped, json) = report(1000, MAX_MESSAGE_BYTES - short.len());
+    assert_eq!(json.len(), MAX_MESSAGE_BYTES);
+    assert!(serde_json::from_str::<FromFront>(&json).is_ok());
+    dropped
+}
+
+#[test]
+fn the_longest_report_of_pages_leads_to_orders_that_fit_into_messages() {
+    let fits = |order: Vec<u8>| assert!(order.len() <= MAX_MESSAGE_BYTES, "{}", order.len());
+    let mut purges = PurgeCoordinator {
+        has_log: true,
+        log_runs: true,
+        budgets: SiteBudgets::new(0),
+        ..PurgeCoordinator::default()
+    };
+    let mut fronts = Fronts::new(Front::new(1, 1), Vec::new());
+    // Beyond the budget of a site they are merged.
+    for mark in 0..200 {
+        let dropped = longest_report(&format!("a{}.", mark % 7));
+        let (awaits_nodes, by_method) = (true, false);
+        let report = PagesDropped { line: 2, mark, dropped, awaits_nodes, by_method };
+        purges.dropped(report, &mut fronts, NOW);
+    }
+    let order = PurgeOrder::Dropped(longest_report("b."));
+    purges.purge_of_node(1, order, &mut fronts, NOW);
+    assert!(purges.pending.len() > 200);
+    for one in &purges.pending {
+        let (order, mark) = (one.order.clone(), u64::MAX);
+        fits(serde_json::to_vec(&ToFront::Purge { order, mark }).unwrap());
+    }
+    let sent = purges.take_for_log(true);
+    assert!(sent.len() > 2);
+    for order in sent.iter().filter_map(published).cloned() {
+        let number = u64::MAX;
+        fits(serde_json::to_vec(&ToPurgeLog::Publish { number, order }).unwrap());
+    }
 }

@@ -36,7 +36,8 @@ impl UnconfirmedPurges {
         let first = u64::MAX - orders.len() as u64;
         let mut left = UnconfirmedPurges::default();
         for (order, number) in orders.into_iter().zip(first..) {
-            left.add(number, &order);
+            // A program before this one has sent longer ones.
+            left.add(number, &shortened(order));
         }
         left
     }
@@ -89,6 +90,12 @@ pub fn merged<'a>(orders: impl Iterator<Item = &'a PurgeOrder>) -> PurgeOrder {
     if fits(&order) { order } else { PurgeOrder::everything() }
 }
 
+/// A purge that fronts and the process of the purge log can be sent: a longer one becomes one of
+/// all pages of its sites, or of everything.
+pub fn shortened(order: PurgeOrder) -> PurgeOrder {
+    if fits(&order) { order } else { merged(std::iter::once(&order)) }
+}
+
 /// Whether the process of the purge log can be sent an order, and its log has room for it. One of
 /// more than a thousand sites is longer.
 fn fits(order: &PurgeOrder) -> bool {
@@ -129,6 +136,15 @@ mod tests {
         }
         assert!(purges.iter().all(|(_, order)| fits(order)));
         assert!(purges.iter().any(|(_, order)| *order == PurgeOrder::everything()));
+    }
+
+    #[test]
+    fn a_purge_that_is_too_long_for_a_message_is_one_of_its_sites_in_the_next_program() {
+        let long = order(&"t".repeat(1000), 64);
+        assert!(!fits(&long));
+        let left = UnconfirmedPurges::left(vec![order("a", 1), long.clone()]);
+        let orders: Vec<_> = left.iter().map(|(_, order)| order.clone()).collect();
+        assert_eq!(orders, [order("a", 1), PurgeOrder::merged([&long])]);
     }
 
     fn order(tag: &str, count: usize) -> PurgeOrder {

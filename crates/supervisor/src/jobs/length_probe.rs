@@ -1,18 +1,15 @@
 //! The probe of a command: a process that prints the length of a queue now and then.
 
-use std::collections::BTreeMap;
-
 use maitred_config::{Job, Scaling};
 use maitred_os::fork::HowEnded;
 use rustix::process::{Pid, kill_process_group};
 use tracing::{info, warn};
 
-use crate::jobs::launch::{self, Launched};
+use crate::jobs::launch;
 use crate::jobs::process_count::{Scale, length_of};
 use crate::jobs::slot::Slot;
 use crate::jobs::unit::{JobContext, Runs, Unit, new_output};
 use crate::limits::{JOB_PROBE_LINES, JOB_PROBE_TIMEOUT, Moment};
-use crate::logging::pool_output::PoolOutput;
 
 /// The state of a command whose number of processes follows a queue.
 #[derive(Debug)]
@@ -69,21 +66,6 @@ impl Probed {
             None => may_start.then_some(self.next),
         }
     }
-
-    /// Kills the probe, if it runs: one that has ended, and whose output is still being read, has
-    /// given its number away.
-    pub fn kill(&mut self, outputs: &BTreeMap<i32, PoolOutput>) {
-        if let Some(run) = self.run.as_mut().filter(|run| !run.is_killed) {
-            run.is_killed = true;
-            if outputs.get(&run.pid).is_some_and(PoolOutput::is_ending) {
-                return;
-            }
-            // It is our child, and not reaped: it cannot be another group.
-            if let Some(group) = Pid::from_raw(run.pid) {
-                let _ = kill_process_group(group, rustix::process::Signal::KILL);
-            }
-        }
-    }
 }
 
 /// The processes of a command with these settings that had this many `before`, by a queue.
@@ -96,6 +78,24 @@ pub fn processes_of(job: &Job, before: Option<u32>) -> usize {
 }
 
 impl Unit {
+    /// The process of the probe.
+    pub fn probe(&self) -> Option<i32> {
+        self.probed.as_ref().and_then(Probed::pid)
+    }
+
+    /// Kills the probe, if it runs.
+    pub fn kill_probe(&mut self) {
+        let run = self.probed.as_mut().and_then(|probed| probed.run.as_mut());
+        let Some(run) = run.filter(|run| !run.is_killed) else { return };
+        run.is_killed = true;
+        // It is our child, and not reaped: it cannot be another group.
+        if !self.reaped.contains_key(&run.pid)
+            && let Some(group) = Pid::from_raw(run.pid)
+        {
+            let _ = kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+
     /// Starts the probe when it is due, unless this turn has no step left for that, and ends one
     /// that takes too long. Returns whether it has started one.
     pub fn keep_probe(&mut self, context: &JobContext<'_>, has_step: bool) -> bool {
@@ -105,7 +105,7 @@ impl Unit {
             return false;
         }
         if probed.run.is_some() {
-            probed.kill(&self.outputs);
+            self.kill_probe();
             return false;
         }
         let Some(Scaling { probe, interval, .. }) = &self.job.scaling else {
@@ -123,11 +123,12 @@ impl Unit {
             Ok((started, output))
         });
         match started {
-            Ok((Launched { pid, uid }, output)) => {
-                let (since, lines) = (context.now, Vec::new());
-                probed.run = Some(ProbeRun { pid, since, is_killed: false, lines });
-                self.outputs.insert(pid, output);
-                self.users.insert(pid, uid);
+            Ok((launched, output)) => {
+                let (pid, since, lines) = (launched.pid, context.now, Vec::new());
+                self.add_process(launched, output, context);
+                if let Some(probed) = &mut self.probed {
+                    probed.run = Some(ProbeRun { pid, since, is_killed: false, lines });
+                }
             }
             Err(why) => self.probe_failed(&format!("cannot be started: {why}")),
         }

@@ -7,6 +7,7 @@ mod last_runs;
 pub mod launch;
 mod length_probe;
 mod process_count;
+mod process_ends;
 mod report;
 mod run_claims;
 mod schedule_runs;
@@ -20,7 +21,7 @@ use std::path::Path;
 
 use maitred_config::{Config, Job};
 use maitred_control::purge_log::{ClaimOutcome, ToPurgeLog};
-use maitred_os::fork::Ended;
+use maitred_os::fork::HowEnded;
 use maitred_os::proc::{self, Statm};
 use maitred_os::shared::page_bytes;
 use tracing::{debug, error, info};
@@ -32,6 +33,7 @@ use crate::processes::pipe_orders::ReadReport;
 use crate::processes::script_children::EndedScript;
 use alarm::{Alarm, WallTime};
 use last_runs::LastRuns;
+pub use process_ends::UnitNumber;
 use run_claims::{ClaimedRun, Claims};
 pub use state::JobState;
 pub use unit::JobContext;
@@ -41,6 +43,8 @@ use unit::{Runs, Unit};
 #[derive(Debug, Default)]
 pub struct Jobs {
     units: Vec<Unit>,
+    /// The number of the unit that was added last.
+    last_number: u64,
     /// The limits of log lines, by pool.
     limits: BTreeMap<String, SharedLimit>,
     /// None until there is a schedule.
@@ -101,17 +105,15 @@ impl Jobs {
 
     /// Adds a job, whose log lines count towards those of its pool.
     fn add(&mut self, mut unit: Unit) {
+        self.last_number += 1;
+        unit.number = UnitNumber(self.last_number);
         unit.share(self.limits.entry(unit.job.pool.clone()).or_default());
         self.units.push(unit);
     }
 
     /// Kills the probes: the next program does not know them.
     pub fn kill_probes(&mut self) {
-        for Unit { probed, outputs, .. } in &mut self.units {
-            if let Some(probed) = probed {
-                probed.kill(outputs);
-            }
-        }
+        self.units.iter_mut().for_each(Unit::kill_probe);
     }
 
     /// Has the last runs of schedules in a file of the server with this configuration.
@@ -221,9 +223,10 @@ impl Jobs {
         self.memory_checked = now;
         for unit in &mut self.units {
             let most = unit.job.max_memory;
-            let Runs::Always(slots) = &mut unit.runs else { continue };
+            let Unit { runs: Runs::Always(slots), reaped, .. } = unit else { continue };
             for slot in slots.iter_mut().filter(|_| most > 0) {
-                let memory = slot.up().and_then(|process| memory_of(process.pid));
+                let process = slot.up().filter(|process| !reaped.contains_key(&process.pid));
+                let memory = process.and_then(|process| memory_of(process.pid));
                 if memory.is_some_and(|memory| memory > most) {
                     slot.replace(now);
                 }
@@ -248,23 +251,32 @@ impl Jobs {
         self.units.iter().all(Unit::is_gone)
     }
 
-    /// Whether this is a process of a job.
-    pub fn is_process(&self, pid: i32) -> bool {
-        self.units.iter().any(|unit| unit.knows(pid))
+    /// The processes of all jobs that were not reaped.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.units.iter().flat_map(Unit::pids)
     }
 
-    /// A process of a job has ended. Those that it has left in its group are killed, or a shell's
-    /// children would run beside their successors.
-    pub fn ended(&mut self, ended: &Ended, context: &JobContext<'_>) {
-        let Ended { pid, how, .. } = *ended;
-        let Some(unit) = self.units.iter_mut().find(|unit| unit.knows(pid)) else {
-            return;
-        };
-        unit.ended(pid, how, context);
-        if let Some(uid) = unit.take_user(pid) {
-            let since = std::time::Duration::ZERO;
-            self.ended_groups.push(EndedScript { worker: pid, uid, since });
-        }
+    /// Whether this is a process of a job, which was not reaped.
+    pub fn is_process(&self, pid: i32) -> bool {
+        self.pids().any(|own| own == pid)
+    }
+
+    /// A process was reaped. Returns the unit that it was of, if it was a process of a job: its
+    /// number may be another's from now on.
+    pub fn reaped(&mut self, pid: i32, how: HowEnded) -> Option<UnitNumber> {
+        let unit = self.units.iter_mut().find_map(|unit| unit.reap(pid, how).then_some(unit))?;
+        Some(unit.number)
+    }
+
+    fn unit(&mut self, number: UnitNumber) -> Option<&mut Unit> {
+        self.units.iter_mut().find(|unit| unit.number == number)
+    }
+
+    /// Acts on the end of a process of a unit, which was reaped. Those that it has left in its
+    /// group are killed, or a shell's children would run beside their successors.
+    pub fn settle(&mut self, number: UnitNumber, pid: i32, context: &JobContext<'_>) {
+        let group = self.unit(number).and_then(|unit| unit.settle(pid, context));
+        self.ended_groups.extend(group);
     }
 
     /// Takes the groups of processes that have ended: what is left in them is to be killed.
@@ -299,9 +311,9 @@ impl Jobs {
         self.units.iter_mut().any(|unit| unit.take_read(read, now));
     }
 
-    /// Whether output of this process, which has ended, is still to be read.
-    pub fn awaits_output(&mut self, pid: i32, now: Moment) -> bool {
-        self.units.iter_mut().any(|unit| unit.awaits_output(pid, now))
+    /// Whether output of a process of a unit, which was reaped, is still to be read.
+    pub fn awaits_output(&mut self, number: UnitNumber, pid: i32, now: Moment) -> bool {
+        self.unit(number).is_some_and(|unit| unit.awaits_output(pid, now))
     }
 
     /// When something is due by the monotonic clock.
@@ -332,4 +344,41 @@ pub fn clock_changes(config: &Config) -> Vec<String> {
 fn memory_of(pid: i32) -> Option<u64> {
     let statm = Statm::parse(&proc::read(pid, "statm")?)?;
     Some(statm.anonymous.saturating_add(statm.shared).saturating_mul(page_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slot::{Chance, Slot};
+    use super::*;
+
+    const PID: i32 = 7;
+
+    /// The process of a command that always runs.
+    fn start(jobs: &mut Jobs, unit: usize) {
+        let job = jobs.units[unit].job.clone();
+        let Runs::Always(slots) = &mut jobs.units[unit].runs else { panic!("a command") };
+        let mut slot = Slot::new(Moment::ZERO);
+        slot.due(true, Moment::ZERO).unwrap();
+        slot.started(PID, &job, Chance(0.0), Moment::ZERO);
+        *slots = vec![slot];
+    }
+
+    #[test]
+    fn the_number_of_a_process_that_was_reaped_may_be_one_of_another_command() {
+        let mut jobs = Jobs::default();
+        for _ in 0..2 {
+            jobs.add(Unit::over(Job::default(), Runs::Always(Vec::new()), BTreeMap::new()));
+        }
+        start(&mut jobs, 0);
+        assert!(jobs.is_process(PID) && jobs.reaped(8, HowEnded::Exited(0)).is_none());
+        let first = jobs.reaped(PID, HowEnded::Exited(0));
+        assert!(first.is_some() && !jobs.is_process(PID));
+        assert_eq!(jobs.reaped(PID, HowEnded::Exited(0)), None, "it is another's");
+        start(&mut jobs, 1);
+        assert!(jobs.is_process(PID));
+        let second = jobs.reaped(PID, HowEnded::Exited(3));
+        assert!(second.is_some() && second != first && !jobs.is_process(PID));
+        let reaped = jobs.units.iter().map(|unit| unit.reaped[&PID]);
+        assert_eq!(reaped.collect::<Vec<_>>(), [HowEnded::Exited(0), HowEnded::Exited(3)]);
+    }
 }

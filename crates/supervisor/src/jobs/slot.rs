@@ -153,6 +153,12 @@ impl Slot {
                 };
                 Some(end)
             }
+            // Its end was held for its output until the successor got its number.
+            SlotState::Replacing(process) if process.pid == pid => {
+                let end = asked(process, now);
+                self.state = SlotState::Starting;
+                Some(end)
+            }
             SlotState::Up { process, .. } if process.pid == pid => {
                 let after = now.saturating_sub(process.since);
                 Some(self.ended_by_itself(after, succeeded, job, chance, now))

@@ -44,6 +44,17 @@ fn a_process_that_ends_well_is_started_again_at_once_and_a_failed_one_after_grow
 }
 
 #[test]
+fn a_process_whose_end_becomes_known_while_its_successor_is_started_has_ended() {
+    let job = Job { max_runtime: SECOND, ..job() };
+    let mut slot = up(1, &job, SECOND);
+    assert_eq!(slot.due(true, 9 * SECOND), Some(JobStep::Start));
+    // The successor has its number.
+    assert!(slot.ended(1, true, &job, NONE, 9 * SECOND).unwrap().was_asked);
+    assert_eq!(slot.started(1, &job, NONE, 9 * SECOND), None);
+    assert_eq!((slot.processes().count(), slot.word()), (1, "running"));
+}
+
+#[test]
 fn one_that_ends_at_once_counts_as_failed_unless_it_is_not_started_again() {
     let always = job();
     let end = up(1, &always, SECOND).ended(1, true, &always, NONE, SECOND).unwrap();

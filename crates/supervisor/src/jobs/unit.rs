@@ -7,21 +7,20 @@ use std::time::Duration;
 use maitred_config::Job;
 use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_os::fork::HowEnded;
-use maitred_os::signals::{self, Signal};
 use maitred_scoreboard::Counter;
 use maitred_text::humanize::{lasted, plural};
 use maitred_timetable::Timetable;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, kill_process_group};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use tracing::{debug, error, info, warn};
 
 use crate::capacity::auto::CapacityManager;
 use crate::jobs::alarm::WallTime;
-use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
-use crate::jobs::launch::{self, Launched};
+use crate::jobs::job_process::JobStep;
+use crate::jobs::launch;
 use crate::jobs::length_probe::{Probed, processes_of};
+use crate::jobs::process_ends::UnitNumber;
 use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
 use crate::limits::{CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, Moment};
@@ -88,6 +87,8 @@ pub struct JobCounts {
 /// A command or a schedule.
 #[derive(Debug)]
 pub struct Unit {
+    /// Its number.
+    pub number: UnitNumber,
     /// Its settings.
     pub job: Job,
     /// Its processes.
@@ -96,6 +97,9 @@ pub struct Unit {
     pub outputs: BTreeMap<i32, PoolOutput>,
     /// The user of each of its processes, by pid: the pool may have another one by now.
     pub users: BTreeMap<i32, u32>,
+    /// How those of its processes have ended that were reaped, and whose ends are held for their
+    /// output, by pid.
+    pub reaped: BTreeMap<i32, HowEnded>,
     /// Its counters.
     pub counts: JobCounts,
     /// How its number of processes follows a queue.
@@ -127,10 +131,12 @@ impl Unit {
     /// A job whose processes run already.
     pub fn over(job: Job, runs: Runs, outputs: BTreeMap<i32, PoolOutput>) -> Unit {
         Unit {
+            number: UnitNumber::default(),
             job,
             runs,
             outputs,
             users: BTreeMap::new(),
+            reaped: BTreeMap::new(),
             counts: JobCounts::default(),
             probed: None,
             is_retired: false,
@@ -151,20 +157,6 @@ impl Unit {
     /// Whether it is to end.
     pub fn is_retiring(&self) -> bool {
         self.is_retired
-    }
-
-    /// Takes the user of a process that has ended.
-    pub fn take_user(&mut self, pid: i32) -> Option<u32> {
-        self.users.remove(&pid)
-    }
-
-    /// Whether a process is one of its own.
-    pub fn knows(&self, pid: i32) -> bool {
-        self.is_probe(pid) || self.processes().iter().any(|process| process.pid == pid)
-    }
-
-    fn is_probe(&self, pid: i32) -> bool {
-        self.probed.as_ref().and_then(Probed::pid) == Some(pid)
     }
 
     /// Follows the queue from now on, if it is to.
@@ -335,15 +327,14 @@ impl Unit {
         let chance = Chance(fastrand::f64());
         let started = new_output(&pool).and_then(|mut output| {
             output.share(&self.limit);
-            let Launched { pid, uid } =
-                launch::start(&self.job, self.due, context, output.writer())?;
-            self.outputs.insert(pid, output);
-            self.users.insert(pid, uid);
-            Ok(pid)
+            let launched = launch::start(&self.job, self.due, context, output.writer())?;
+            Ok((launched, output))
         });
         let is_schedule = self.job.schedule.is_some();
         match started {
-            Ok(pid) => {
+            Ok((launched, output)) => {
+                let pid = launched.pid;
+                self.add_process(launched, output, context);
                 debug!("{name}: process {pid} runs");
                 self.counts.starts += 1;
                 let counter =
@@ -374,7 +365,7 @@ impl Unit {
     }
 
     /// Counts a failure, and logs the first one of an episode with the last lines of output.
-    fn failed(&mut self, how: &str, again: Option<Duration>, context: &JobContext<'_>) {
+    pub(super) fn failed(&mut self, how: &str, again: Option<Duration>, context: &JobContext<'_>) {
         self.counts.failures += 1;
         let counter = match self.job.schedule {
             Some(_) => Counter::ScheduleRunsFailed,
@@ -427,30 +418,6 @@ impl Unit {
         }
     }
 
-    /// Sends a process a signal. It cannot be another one: it is our child, and not reaped. One
-    /// that is reaped, and whose output is still being read, gets none.
-    pub fn signal(&self, step: JobStep) {
-        let (pid, signal) = match step {
-            JobStep::Start => return,
-            JobStep::Stop(pid) | JobStep::Kill(pid) if self.has_ended(pid) => return,
-            JobStep::Stop(pid) => (pid, self.job.stop_signal.parse().unwrap_or(Signal::SIGTERM)),
-            JobStep::Kill(pid) => {
-                warn!("{}: process {pid} does not end, and is killed", self.name());
-                if let Some(group) = Pid::from_raw(pid) {
-                    let _ = kill_process_group(group, rustix::process::Signal::KILL);
-                }
-                (pid, Signal::SIGKILL)
-            }
-        };
-        if let Ok(pidfd) = signals::pidfd(pid) {
-            let _ = signals::send_to(pidfd.as_fd(), signal);
-        }
-    }
-
-    fn has_ended(&self, pid: i32) -> bool {
-        self.outputs.get(&pid).is_some_and(PoolOutput::is_ending)
-    }
-
     /// The pipes of its processes that can be polled, by their numbers.
     pub fn pipes(&self, now: Moment) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
         let outputs = self.outputs.values();
@@ -473,20 +440,8 @@ impl Unit {
         true
     }
 
-    /// Whether output of this process, which has ended, is still to be read.
-    pub fn awaits_output(&mut self, pid: i32, now: Moment) -> bool {
-        self.outputs.get_mut(&pid).is_some_and(|output| !output.is_drained(now))
-    }
-
-    /// Logs the unfinished line of a process that has ended, whose output was read.
-    fn end_output(&mut self, pid: i32, now: Moment) {
-        let Some(mut output) = self.outputs.remove(&pid) else { return };
-        let lines = output.last_words(now);
-        self.take_lines(pid, lines);
-    }
-
     /// What a process has printed: that of the probe is a number.
-    fn take_lines(&mut self, pid: i32, lines: Vec<String>) {
+    pub(super) fn take_lines(&mut self, pid: i32, lines: Vec<String>) {
         match self.probed.as_mut().filter(|probed| probed.pid() == Some(pid)) {
             Some(probed) => probed.printed(lines),
             None => self.log_lines(lines),
@@ -504,33 +459,6 @@ impl Unit {
         }
     }
 
-    /// A process has ended. Whether it was one of this job.
-    pub fn ended(&mut self, pid: i32, how: HowEnded, context: &JobContext<'_>) -> bool {
-        if self.is_probe(pid) {
-            self.end_output(pid, context.now);
-            self.probe_ended(how, context);
-            return true;
-        }
-        let succeeded = how == HowEnded::Exited(0);
-        let (now, chance) = (context.now, Chance(fastrand::f64()));
-        let end: Option<JobEnd> = match &mut self.runs {
-            Runs::Always(slots) => {
-                slots.iter_mut().find_map(|slot| slot.ended(pid, succeeded, &self.job, chance, now))
-            }
-            Runs::Timed { timer, .. } => timer.ended(pid, succeeded, now),
-        };
-        let Some(end) = end else { return false };
-        // What it has written is logged before its end.
-        self.end_output(pid, now);
-        let after = lasted(end.after);
-        self.counts.last_exit = Some((how.to_string(), now));
-        debug!("{}: process {pid} {how} after {after}", self.name());
-        if end.failed {
-            self.failed(&format!("{how} after {after}"), end.again_in, context);
-        }
-        true
-    }
-
     /// A reload: its processes are replaced.
     pub fn renew(&mut self, now: Moment) {
         let Runs::Always(slots) = &mut self.runs else { return };
@@ -542,9 +470,7 @@ impl Unit {
     /// It is not wanted any more: its processes are stopped.
     pub fn retire(&mut self, now: Moment) {
         self.is_retired = true;
-        if let Some(probed) = &mut self.probed {
-            probed.kill(&self.outputs);
-        }
+        self.kill_probe();
         let steps: Vec<JobStep> = match &mut self.runs {
             Runs::Always(slots) => {
                 slots.iter_mut().filter_map(|slot| slot.retire(&self.job, now)).collect()
@@ -564,14 +490,6 @@ impl Unit {
         };
         let is_probing = self.probed.as_ref().is_some_and(|probed| probed.pid().is_some());
         self.is_retired && is_gone && !is_probing
-    }
-
-    /// All its processes.
-    pub fn processes(&self) -> Vec<&JobProcess> {
-        match &self.runs {
-            Runs::Always(slots) => slots.iter().flat_map(Slot::processes).collect(),
-            Runs::Timed { timer, .. } => timer.process().into_iter().collect(),
-        }
     }
 
     /// When something is due by the monotonic clock.

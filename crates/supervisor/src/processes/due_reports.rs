@@ -16,6 +16,7 @@ pub struct DueReports(BTreeMap<ReportKind, u32>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReportKind {
     Start,
+    Fork,
     Boot,
     Trace,
     Profile,
@@ -39,6 +40,7 @@ impl DueReports {
         let traces = u32::try_from(TRACES_MAX).unwrap_or(u32::MAX);
         DueReports(BTreeMap::from([
             (ReportKind::Start, 1),
+            (ReportKind::Fork, seats),
             (ReportKind::Boot, seats),
             (ReportKind::Trace, traces),
             (ReportKind::Profile, 1),
@@ -54,8 +56,11 @@ impl DueReports {
     pub fn ordered(&mut self, order: &ToZygote) {
         let kind = match order {
             ToZygote::Configure(_) => return,
-            // The worker reports itself, if it boots. How the seat is filled, its state expects.
-            ToZygote::FillSeat { .. } => ReportKind::Boot,
+            ToZygote::FillSeat { .. } => {
+                // The worker reports itself, if it boots.
+                self.add(ReportKind::Boot);
+                ReportKind::Fork
+            }
             ToZygote::ListScripts => ReportKind::Scripts,
             ToZygote::Warm => ReportKind::Warming,
             ToZygote::ListPreloadable => ReportKind::PreloadableScripts,
@@ -63,6 +68,10 @@ impl DueReports {
             ToZygote::Profile { .. } => ReportKind::Profile,
             ToZygote::Trace { .. } => ReportKind::Trace,
         };
+        self.add(kind);
+    }
+
+    fn add(&mut self, kind: ReportKind) {
         let due = self.0.entry(kind).or_default();
         *due = due.saturating_add(1);
     }
@@ -70,7 +79,7 @@ impl DueReports {
     /// Takes a report. False if none of its kind is due.
     pub fn take(&mut self, report: &FromZygote) -> bool {
         let kind = match report {
-            FromZygote::SeatFilled { .. } | FromZygote::ForkFailed { .. } => return true,
+            FromZygote::SeatFilled { .. } | FromZygote::ForkFailed { .. } => ReportKind::Fork,
             FromZygote::Started { .. } | FromZygote::StartFailed { .. } => ReportKind::Start,
             FromZygote::Booted { .. } => ReportKind::Boot,
             FromZygote::Traced { .. } => ReportKind::Trace,
@@ -113,7 +122,6 @@ mod tests {
     fn pairs() -> Vec<(ToZygote, FromZygote)> {
         let profile = ToZygote::Profile { profile: 1, rate: 1, duration: Duration::from_secs(1) };
         vec![
-            (ToZygote::FillSeat { worker: WORKER }, FromZygote::Booted { worker: WORKER }),
             (ToZygote::ListScripts, FromZygote::ScriptsListed { count: 1 }),
             (ToZygote::Warm, FromZygote::Warmed { compiled: 1 }),
             (ToZygote::ListPreloadable, FromZygote::PreloadableListed { count: 1 }),
@@ -152,9 +160,20 @@ mod tests {
         let saved = FromZygote::PreloadedFileChanged { file: "a.php".to_owned() };
         assert!(due.take(&failed) && !due.take(&failed));
         assert!(due.take(&saved) && !due.take(&saved));
-        // Seats expect these by themselves.
+    }
+
+    #[test]
+    fn of_each_worker_that_is_ordered_the_fork_and_the_boot_are_reported_once() {
         let forked = FromZygote::SeatFilled { worker: WORKER, pid: 2, took: Duration::ZERO };
-        assert!(due.take(&forked) && due.take(&forked));
+        let failed = FromZygote::ForkFailed { worker: WORKER, why: String::new() };
+        let booted = FromZygote::Booted { worker: WORKER };
+        let mut due = DueReports::of_new();
+        assert!([&forked, &failed, &booted].iter().all(|report| !due.take(report)));
+        due.ordered(&ToZygote::FillSeat { worker: WORKER });
+        assert!(due.take(&forked) && !due.take(&failed) && !due.take(&forked));
+        assert!(due.take(&booted) && !due.take(&booted));
+        let mut due = DueReports::of_inherited(3);
+        assert_eq!((0..).take_while(|_| due.take(&failed)).count(), 3);
     }
 
     #[test]

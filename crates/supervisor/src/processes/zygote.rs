@@ -100,11 +100,12 @@ mod tests {
         let booted = FromZygote::Booted { worker: WORKER };
         let forked = FromZygote::ForkFailed { worker: WORKER, why: String::new() };
         zygote.say(ToZygote::FillSeat { worker: WORKER }, &[]);
-        for report in [&booted, &booted, &forked] {
+        for report in [&booted, &forked, &forked, &forked] {
             say_waiting(theirs.reports(), report).unwrap();
         }
         zygote.begin_turn();
         assert!(matches!(zygote.hear(), Heard::Report(report) if report == booted));
+        assert!(matches!(zygote.hear(), Heard::Report(report) if report == forked));
         assert!(!zygote.peer.is_closed());
         assert!(matches!(zygote.hear(), Heard::Unrequested));
         assert!(matches!(zygote.hear(), Heard::Nothing) && zygote.peer.is_closed());
@@ -113,6 +114,7 @@ mod tests {
     #[test]
     fn in_a_turn_no_more_is_read_than_the_buffer_holds() {
         let (mut zygote, theirs) = zygote();
+        zygote.due = DueReports::of_inherited(u32::MAX);
         let failed = FromZygote::ForkFailed { worker: WORKER, why: "x".repeat(2000) };
         let mut turns = Vec::new();
         for _ in 0..2 {
@@ -124,7 +126,7 @@ mod tests {
                 match zygote.hear() {
                     Heard::Report(_) => reports += 1,
                     Heard::Nothing => break,
-                    Heard::Unrequested => panic!("seats expect it"),
+                    Heard::Unrequested => panic!("it is due"),
                 }
             }
             turns.push(reports);

@@ -5,6 +5,7 @@ use maitred_control::WorkerId;
 use maitred_os::fork::Ended;
 
 use super::Supervisor;
+use crate::jobs::UnitNumber;
 use crate::processes::adopt::{self, ChildCheck};
 use crate::processes::generation::{GenerationEvent, KillReason};
 use crate::processes::pools::{PidClaim, PidOwner, PoolId};
@@ -16,8 +17,8 @@ pub(super) struct ChildEnd {
     pub ended: Ended,
     /// The generations that had it.
     pub owners: Vec<PidOwner>,
-    /// It was a process of a command or a schedule.
-    pub is_job: bool,
+    /// The command or schedule that had it.
+    pub job: Option<UnitNumber>,
 }
 
 impl ChildEnd {
@@ -76,13 +77,7 @@ impl Supervisor {
             || self.memory_reader.is_process(pid)
             || self.slowlog_writers.is_process(pid)
             || self.pipe_reader.pids().contains(&pid)
-            || self.is_job(pid)
-    }
-
-    /// Whether this process, which has not ended, is one of a command or a schedule.
-    fn is_job(&self, pid: i32) -> bool {
-        let has_ended = self.held.iter().any(|held| held.is_job && held.ended.pid == pid);
-        self.jobs.is_process(pid) && !has_ended
+            || self.jobs.is_process(pid)
     }
 
     pub(super) fn zygote_broke_rules(&mut self, id: PoolId) {
@@ -92,14 +87,14 @@ impl Supervisor {
     /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     pub(super) fn collect(&mut self, ended: Ended) {
         self.script_children.reaped(ended.pid);
-        let is_job = self.is_job(ended.pid);
+        let job = self.jobs.reaped(ended.pid, ended.how);
         let mut owners = self.pools.reaped(ended.pid);
         owners.retain(|owner| !self.held.iter().any(|held| held.is_of(owner.id, ended.pid)));
-        if !is_job {
+        if job.is_none() {
             // A zygote may have announced it, which does not delay its end.
             self.own_process_ended(&ended);
         }
-        if let Some(end) = self.hold_for_output(ChildEnd { ended, owners, is_job }) {
+        if let Some(end) = self.hold_for_output(ChildEnd { ended, owners, job }) {
             self.settle(end);
         }
     }
@@ -107,9 +102,9 @@ impl Supervisor {
     /// Acts on the end of a process of a pool or a job. What the process was is known since it was
     /// reaped: its number may be another's.
     pub(super) fn settle(&mut self, end: ChildEnd) {
-        let ChildEnd { ended, owners, is_job } = end;
-        if is_job {
-            self.job_ended(&ended);
+        let ChildEnd { ended, owners, job } = end;
+        if let Some(unit) = job {
+            self.job_ended(unit, ended.pid);
         }
         let level = self.plan.fpm_log_level();
         // A zygote may have announced any process: no seat stays with a pid that is free again.

@@ -45,8 +45,7 @@ impl Supervisor {
     }
 
     fn start_front(&mut self) {
-        self.fronts.current_mut().epoch += 1;
-        let epoch = self.fronts.current().epoch;
+        let epoch = self.fronts.number_current();
         self.scoreboards.clear_front(epoch);
         let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
         let configuration =

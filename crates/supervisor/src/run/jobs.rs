@@ -5,10 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use maitred_control::admin::Reply;
 use maitred_control::launch::{ForegroundLaunch, ServerFile};
 use maitred_control::purge_log::ClaimOutcome;
-use maitred_os::fork::Ended;
 
 use super::Supervisor;
-use crate::jobs::{JobContext, Jobs, launch};
+use crate::jobs::{JobContext, Jobs, UnitNumber, launch};
 
 impl Supervisor {
     /// The jobs, and what they need.
@@ -24,9 +23,10 @@ impl Supervisor {
         act(&mut self.jobs, &context)
     }
 
-    /// Whether processes of jobs may be started.
+    /// Whether processes of jobs may be started: not while an upgrade waits for the ends of others.
     pub(super) fn jobs_may_start(&self) -> bool {
-        self.phase.is_serving() && !self.jobs.is_retired()
+        let is_serving = self.phase.is_serving() && !self.jobs.is_retired();
+        is_serving && !self.upgrader.holds_still()
     }
 
     /// Follows the configuration in use, except for pools that do not run, and those among
@@ -66,9 +66,9 @@ impl Supervisor {
         self.with_jobs(|jobs, context| jobs.keep(context));
     }
 
-    /// A process of a job has ended.
-    pub(super) fn job_ended(&mut self, ended: &Ended) {
-        self.with_jobs(|jobs, context| jobs.ended(ended, context));
+    /// A process of a job has ended, and its output was read.
+    pub(super) fn job_ended(&mut self, unit: UnitNumber, pid: i32) {
+        self.with_jobs(|jobs, context| jobs.settle(unit, pid, context));
         for group in self.jobs.take_ended_groups() {
             self.script_children.end_those_of(group, None, self.started.elapsed());
         }

@@ -81,11 +81,15 @@ impl Supervisor {
 
     fn awaits_output(&mut self, end: &ChildEnd) -> bool {
         let (now, pid) = (self.now(), end.ended.pid);
+        if self.upgrader.is_late(now) {
+            // A tenant may leave output behind at any time, or the upgrade would never be.
+            return false;
+        }
         // A zygote may have named any process as its worker.
         let mut pools = self.pools.iter_mut();
         let is_its = |id| end.owners.iter().any(|owner| owner.id == id);
         pools.any(|running| is_its(running.id()) && running.awaits_output(pid, now))
-            || (end.is_job && self.jobs.awaits_output(pid, now))
+            || end.job.is_some_and(|unit| self.jobs.awaits_output(unit, pid, now))
     }
 
     /// Whether no process of ours is left, and all output was read. The process that reads pipes is

@@ -404,11 +404,11 @@ impl Supervisor {
     /// Ends the processes that scripts have started which were terminated, or have crashed.
     pub(super) fn end_script_children(&mut self) {
         let now = self.now();
-        let (fronts, pools) = (&self.fronts, &self.pools);
+        let (fronts, pools, jobs) = (&self.fronts, &self.pools, &self.jobs);
         let ours = || {
             let fronts = fronts.iter().map(|(_, peer)| peer.pid());
             let of_pools = pools.iter().flat_map(RunningPool::known_pids);
-            fronts.chain(of_pools).collect()
+            fronts.chain(of_pools).chain(jobs.pids()).collect()
         };
         for EndedProcesses { pool, worker, count } in self.script_children.look(ours, now) {
             // What a command has left is no news.

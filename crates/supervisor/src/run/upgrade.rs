@@ -8,6 +8,7 @@ use maitred_os::spawn::{self, Program};
 use tracing::{error, info};
 
 use super::Supervisor;
+use crate::fronts::Front;
 use crate::limits::STILL_ZYGOTES;
 use crate::logging::exit_reports::log_exits;
 use crate::peer::roomy_name;
@@ -297,7 +298,11 @@ impl Supervisor {
     /// The upgrade has failed: the old front and its generations stay.
     fn take_back(&mut self, why: &str) {
         self.upgrader.end();
-        let line = self.fronts.take_back();
+        let given_up = self.fronts.take_back();
+        let line = given_up.as_ref().map_or(self.fronts.line() + 1, |front| front.line);
+        if let Some(Front { epoch, peer: Some(_), .. }) = given_up {
+            self.scoreboards.clear_front(epoch);
+        }
         for id in self.pools.ids() {
             if self.pools[id].line == line {
                 self.pool_event(id, GenerationEvent::Leave);
