@@ -2,19 +2,21 @@
 
 use std::fmt;
 
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-/// A name, or with a `*` a prefix and a suffix.
+use crate::fingerprint::fingerprint;
+
+/// A name in which each `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
     start: String,
-    /// The text after the `*`; `None`: there is no `*`.
+    /// The text after the first `*`, further ones included; `None`: there is no `*`.
     end: Option<String>,
 }
 
 impl Pattern {
-    /// Parses a pattern such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session`. Only the first
-    /// `*` is a wildcard.
+    /// Parses a pattern such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session_*`.
     pub fn new(text: &str) -> Pattern {
         let parts = text.split_once('*');
         Pattern {
@@ -28,10 +30,21 @@ impl Pattern {
         let Some(rest) = name.strip_prefix(self.start.as_bytes()) else {
             return false;
         };
-        match &self.end {
-            Some(end) => rest.ends_with(end.as_bytes()),
-            None => rest.is_empty(),
-        }
+        let Some(end) = &self.end else {
+            return rest.is_empty();
+        };
+        let (inner, last) = end.rsplit_once('*').unwrap_or(("", end));
+        let Some(mut rest) = rest.strip_suffix(last.as_bytes()) else {
+            return false;
+        };
+        // The first place of each part leaves the most to the next ones.
+        inner.split('*').all(|part| match memmem::find(rest, part.as_bytes()) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
     }
 }
 
@@ -233,6 +246,33 @@ mod tests {
             RequestMatcher { paths: all("/a"), ..none.clone() },
             RequestMatcher { parameters: all("a"), ..none.clone() },
             RequestMatcher { methods: vec!["PUT".to_owned()], ..none.clone() },
+    #[test]
+    fn each_star_stands_for_any_characters() {
+        for (pattern, name) in [
+            ("*wordpress_logged_in*", "wordpress_logged_in_0a"),
+            ("*wordpress_logged_in*", "wordpress_logged_in"),
+            ("*_session_*", "shop_session_1"),
+            ("/*/account/*", "/de/account/orders"),
+            ("*wp-*php*", "/wp-login.php"),
+            ("a*b*c", "a-b-b-c"),
+            ("a**c", "ac"),
+        ] {
+            let parsed = Pattern::new(pattern);
+            assert!(parsed.matches(name.as_bytes()), "{pattern} {name}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+        for (pattern, name) in [
+            ("*_session_*", "shop_session"),
+            ("/*/account/*", "/account/orders"),
+            ("*wp-*php*", "php/wp-"),
+            ("a*b*c", "acb"),
+            ("a*b*b", "ab"),
+            ("*a*a*a*", "aa"),
+        ] {
+            assert!(!Pattern::new(pattern).matches(name.as_bytes()), "{pattern} {name}");
+        }
+    }
+
         ] {
             assert!(!some.is_empty(), "{some:?}");
         }

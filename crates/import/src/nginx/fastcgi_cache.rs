@@ -32,6 +32,9 @@ const BY_DEFAULT: [&str; 7] = [
 /// How long a page may be stale, which nginx does not say.
 const STALE: &str = "1h";
 
+/// PHP's own session cookie: private by default, and so beside the cookies that replace the default.
+const PHP_SESSION: &str = "PHPSESSID";
+
 /// What the cache is written from.
 struct CacheLines<'a> {
     section: SectionDraft,
@@ -42,6 +45,12 @@ impl<'a> CacheLines<'a> {
     fn push(&mut self, list: &str, text: &str, from: &'a Directive) {
         self.section.push(list, Placed::new(toml_text::string(text), &from.place));
         self.used.push(from);
+    }
+
+    /// A cookie of logged-in users, by the expression for it.
+    fn push_private(&mut self, cookie: &str, from: &'a Directive) {
+        self.push("private_cookies", PHP_SESSION, from);
+        self.push("private_cookies", cookie, from);
     }
 }
 
@@ -263,20 +272,27 @@ fn condition<'a>(
             }
         }
         ["$http_cookie", "~*" | "~", text] => {
-            for part in
-                globs(&unquoted(text)).ok_or((line, "a cookie of `if` has no counterpart"))?
-            {
-                lines.push("private_cookies", &part, line);
+            let why = (line, "a cookie of `if` has no counterpart");
+            for part in globs(&unquoted(text)).ok_or(why)? {
+                let name = cookie_name(&part).ok_or(why)?;
+                lines.push_private(name, line);
                 // Names are compared with their case here.
                 if parts[1] == "~*" {
-                    lines.push("private_cookies", &part.to_ascii_lowercase(), line);
-                    lines.push("private_cookies", &part.to_ascii_uppercase(), line);
+                    lines.push_private(&name.to_ascii_lowercase(), line);
+                    lines.push_private(&name.to_ascii_uppercase(), line);
                 }
             }
         }
         _ => return Err((line, "a test of `if` has no counterpart")),
     }
     Ok(())
+}
+
+/// A pattern for the names of cookies, of one for the `Cookie` header: any value counts. None if it
+/// begins with a value, or is of several cookies.
+fn cookie_name(pattern: &str) -> Option<&str> {
+    let name = pattern.split('=').next()?;
+    (!name.is_empty() && !pattern.contains([';', ','])).then_some(name)
 }
 
 /// The alternatives of an expression as patterns with `*`, for at least the same texts.
@@ -325,6 +341,14 @@ mod tests {
         );
         assert_eq!(of("comment_author|wordpress_[a-f0-9]+"), some("*comment_author* *wordpress_*"));
         assert_eq!(of("^/a$"), some("/a"));
+        for (pattern, name) in [
+            ("*wp-*", Some("*wp-*")),
+            ("*role=admin*", Some("*role")),
+            ("=1", None),
+            ("*a;b*", None),
+        ] {
+            assert_eq!(cookie_name(pattern), name, "{pattern}");
+        }
         for text in ["a(b|c)", "ab?", "a{2}", "\\d"] {
             assert_eq!(of(text), None, "{text}");
         }
