@@ -226,7 +226,7 @@ fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     let replace = |kind: &str| match kind {
         "link" => std::os::unix::fs::symlink(&aside, &path).unwrap(),
         "pipe" => {
-            let mode = Mode::RUSR | Mode::WUSR;
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
             let kind = rustix::fs::FileType::Fifo;
             rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         }

@@ -28,6 +28,7 @@ use arc_swap::ArcSwap;
 use maitred_config::Config;
 use maitred_control::FromFront;
 use maitred_control::front::COOKIES_PER_MESSAGE;
+use maitred_os::own_files;
 use maitred_pagecache::Millis;
 use maitred_pagecache::cookies::{MAX_NAMES, base_name};
 use maitred_pagecache::fills::{FillNotice, FillResult, Fills, Ticket};
@@ -158,7 +159,10 @@ impl Cache {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let limits = |disk| Limits { memory, files, disk };
         let opened = Store::open(limits(disk), boot.trim(), now());
-        let store = match opened {
+        if let Some(Err(error)) = config.cache_dir.as_deref().map(own_files::check_folder) {
+            warn_of_folder(config, &error);
+        }
+        let (store, opened) = match opened {
             Ok((store, opened)) => {
                 log_state(opened);
                 store
@@ -382,6 +386,16 @@ fn log_unread_cookies(error: &io::Error) {
     tracing::warn!(
         "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
          learned again"
+/// Another user's files are not read: it could only remove pages, or bring those of before back.
+fn warn_of_folder(config: &Config, error: &io::Error) {
+    let (dir, me) = (config.cache_dir.as_deref(), maitred_os::users::current().name);
+    tracing::warn!(
+        "cache_dir {}: {error}: pages that were purged could come back; give it to {me}, the user \
+         of the front, with mode 0700",
+        dir.unwrap_or(Path::new("")).display()
+    );
+}
+
     );
 }
 
