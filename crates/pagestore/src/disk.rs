@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use maitred_os::own_files;
 use maitred_pagecache::Millis;
+use maitred_pagecache::fingerprint::fingerprint;
 use maitred_pagecache::key::Key;
 use sha2::{Digest as _, Sha256};
 
@@ -116,7 +117,7 @@ impl Disk {
         let size = bytes.len() as u64;
         match Entry::read(&bytes, self.era) {
             Ok((found, entry)) if found == *key => {
-                self.note(digest, size, now);
+                self.note(digest, Some(site_of(key)), size, now);
                 Fetched::Entry(entry)
             }
             // A collision of the file name, which is infeasible.
@@ -158,14 +159,14 @@ impl Disk {
             }
             return Err(error);
         }
-        self.note(digest, size, now);
+        self.note(digest, Some(site_of(key)), size, now);
         self.make_room(Some(&digest), now);
         Ok(())
     }
 
     /// Records a file with this many bytes of content.
-    fn note(&self, digest: Digest, size: u64, used: Millis) {
-        self.index().note(digest, disk_bytes(size), used);
+    fn note(&self, digest: Digest, site: Option<u64>, size: u64, used: Millis) {
+        self.index().note(digest, site, disk_bytes(size), used);
     }
 
     fn pause(&self, now: Millis) {
@@ -319,9 +320,10 @@ impl Disk {
         if idle > self.limits.inactive {
             return Ok(false);
         }
+        let mut site = None;
         if let Some(keep) = &mut sweep.keep {
             match read_first(path, self.era) {
-                Ok(Some((key, entry))) if keep(&key, &entry) => {}
+                Ok(Some((key, entry))) if keep(&key, &entry) => site = Some(site_of(&key)),
                 Ok(_) => return Ok(false),
                 // A page that this process may not read is no use to it.
                 Err(error) if is_useless(error.kind()) || own_files::is_foreign(&error) => {
@@ -330,7 +332,7 @@ impl Disk {
                 Err(error) => return Err(error),
             }
         }
-        self.note(*digest, meta.len(), used);
+        self.note(*digest, site, meta.len(), used);
         Ok(true)
     }
 
@@ -432,6 +434,11 @@ fn written_at(meta: &fs::Metadata) -> Millis {
     seconds.saturating_mul(1000)
 }
 
+/// The site of a key, for the index.
+fn site_of(key: &Key) -> u64 {
+    fingerprint(key.site().iter().copied())
+}
+
 /// The file name of a key: stable across restarts and versions.
 pub fn digest(key: &Key) -> Digest {
     let mut digest = Digest::default();
@@ -480,7 +487,7 @@ pub fn create(path: &Path) -> io::Result<File> {
             make_dir(path.parent().unwrap_or(path))?;
             own_files::create(path)
         }
-        other => return other,
+        other => other,
     }
 }
 
