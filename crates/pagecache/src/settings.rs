@@ -183,6 +183,17 @@ pub struct Settings {
     pub max_object_size: u64,
 }
 
+impl Settings {
+    /// A fingerprint of the rules that keep responses from being stored. Its text, that of `Debug`,
+    /// may be another one in another version, which only costs pages.
+    pub fn storing_mark(&self) -> u64 {
+        let cookies = (&self.private_cookies, &self.public_cookies);
+        let by_cookies = (self.guards_cookies, self.varies_by_session);
+        let rules = (&self.no_store, self.ignore_headers, cookies, by_cookies);
+        fingerprint(format!("{rules:?}").into_bytes())
+    }
+}
+
 /// Parameters of marketing campaigns, which make no difference to a page.
 pub const TRACKING_PARAMETERS: [&str; 12] = [
     "utm_*", "fbclid", "gclid", "gbraid", "wbraid", "dclid", "msclkid", "mc_cid", "mc_eid",
@@ -236,17 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn a_matcher_with_any_condition_may_match() {
-        let all = |text: &str| vec![Pattern::new(text)];
-        let none = RequestMatcher::default();
-        assert!(none.is_empty());
-        for some in [
-            RequestMatcher { cookies: all("a"), ..none.clone() },
-            RequestMatcher { headers: vec!["x".to_owned()], ..none.clone() },
-            RequestMatcher { paths: all("/a"), ..none.clone() },
-            RequestMatcher { parameters: all("a"), ..none.clone() },
-            RequestMatcher { methods: vec!["PUT".to_owned()], ..none.clone() },
-    #[test]
     fn each_star_stands_for_any_characters() {
         for (pattern, name) in [
             ("*wordpress_logged_in*", "wordpress_logged_in_0a"),
@@ -273,8 +273,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_matcher_with_any_condition_may_match() {
+        let all = |text: &str| vec![Pattern::new(text)];
+        let none = RequestMatcher::default();
+        assert!(none.is_empty());
+        for some in [
+            RequestMatcher { cookies: all("a"), ..none.clone() },
+            RequestMatcher { headers: vec!["x".to_owned()], ..none.clone() },
+            RequestMatcher { paths: all("/a"), ..none.clone() },
+            RequestMatcher { parameters: all("a"), ..none.clone() },
+            RequestMatcher { methods: vec!["PUT".to_owned()], ..none.clone() },
         ] {
             assert!(!some.is_empty(), "{some:?}");
+        }
+    }
+
+    #[test]
+    fn the_mark_is_of_the_rules_by_which_pages_are_stored_alone() {
+        let before = Settings::default();
+        let mut same = before.clone();
+        same.valid.push(Valid { status: None, seconds: 5 });
+        same.bypass.cookies.push(Pattern::new("a"));
+        assert_eq!(same.storing_mark(), before.storing_mark());
+        let changes: [fn(&mut Settings); 6] = [
+            |rules| rules.no_store.paths.push(Pattern::new("/account/*")),
+            |rules| rules.private_cookies.push(Pattern::new("shop")),
+            |rules| rules.public_cookies.push(Pattern::new("*")),
+            |rules| rules.ignore_headers.cache_control = true,
+            |rules| rules.guards_cookies = true,
+            |rules| rules.varies_by_session = true,
+        ];
+        let marks = changes.map(|change| {
+            let mut rules = before.clone();
+            change(&mut rules);
+            rules.storing_mark()
+        });
+        for (number, mark) in marks.iter().enumerate() {
+            assert!(*mark != before.storing_mark() && !marks[..number].contains(mark), "{number}");
         }
     }
 }
