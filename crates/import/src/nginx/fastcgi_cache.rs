@@ -32,7 +32,7 @@ const BY_DEFAULT: [&str; 7] = [
 /// How long a page may be stale, which nginx does not say.
 const STALE: &str = "1h";
 
-/// PHP's own session cookie: private by default, and so beside the cookies that replace the default.
+/// PHP's own session cookie: private by default, and so beside those that replace the default.
 const PHP_SESSION: &str = "PHPSESSID";
 
 /// What the cache is written from.
