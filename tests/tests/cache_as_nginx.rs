@@ -1,12 +1,15 @@
 //! The page cache does what nginx's `fastcgi_cache` does that is set up to the same, as the guide's
 //! page for those who come from there says.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Request, Response};
+use maitred_tests::imported::import;
+use maitred_tests::outside::text;
 use maitred_tests::peer::PeerSetup;
 use maitred_tests::server::{Setup, document_root, give_to_web_user, public_folder};
-use maitred_tests::{Target, wait};
+use maitred_tests::{Target, project_root, wait};
 use tempfile::TempDir;
 
 /// Says how often it has run for a path, with the headers in `X-Say` and the status in `X-Status`.
@@ -166,4 +169,46 @@ fn the_cache_does_what_nginxs_does() {
     for said in both("503") {
         assert_eq!(said, (200, "run 1".to_owned(), "STALE".to_owned()));
     }
+}
+
+/// `[sites.cache]` as the import of the usual recipe for WordPress writes it.
+fn imported() -> String {
+    let folder = public_folder();
+    let [nginx, fpm] = ["nginx.conf", "fpm.conf"].map(|name| folder.path().join(name));
+    let guide = project_root().join("tests/fixtures/nginx-guides/wordpress-cache.conf");
+    let server = fs::read_to_string(guide).expect("it can be read");
+    let server = server.replace("LISTEN", "8080").replace("FPM", "/run/www.sock");
+    let server = server.replace("ROOT", "/srv");
+    fs::write(&nginx, format!("events {{}}\nhttp {{\n{server}\n}}\n")).expect("it can be written");
+    fs::write(&fpm, "[www]\nlisten = /run/www.sock\npm = static\npm.max_children = 3\n")
+        .expect("it can be written");
+    let toml = text(&import(&nginx, &fpm).stdout);
+    let (_, section) = toml.split_once("[sites.cache]").unwrap_or_else(|| panic!("{toml}"));
+    format!("[sites.cache]{}", section.split("\n[").next().unwrap_or_default())
+}
+
+#[test]
+fn by_the_imported_recipe_no_page_of_a_logged_in_visitor_is_stored_or_served() {
+    let root = site();
+    let server = Setup::new(root.path()).site(&imported()).start();
+    let detail = |path: &str, cookie: &str| {
+        let answer = ask(&server, &[path, &format!("Cookie: {cookie}")], "", "200");
+        assert_eq!(answer.status, 200);
+        answer.header("Cache-Status").unwrap_or_default().to_owned()
+    };
+    let private =
+        ["wp-postpass_x=1", "wordpress_logged_in_0a=1", "comment_author=x", "PHPSESSID=1"];
+    for (number, cookie) in private.into_iter().enumerate() {
+        let path = format!("/{number}");
+        let seen = detail(&path, cookie);
+        assert!(seen.contains("private-cookie"), "{cookie}: {seen}");
+        assert!(!detail(&path, "lang=de").contains("; hit"), "{cookie}");
+        assert!(detail(&path, "lang=de").contains("; hit"), "{cookie}");
+        assert!(!detail(&path, cookie).contains("; hit"), "{cookie}");
+    }
+    for path in ["/wp-admin/a", "/de/feed/", "/wp-login.php", "/a?b"] {
+        detail(path, "lang=de");
+        assert!(!detail(path, "lang=de").contains("; hit"), "{path}");
+    }
+    server.stop();
 }

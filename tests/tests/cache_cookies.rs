@@ -128,6 +128,8 @@ fn a_site_says_which_of_its_cookies_make_no_difference() {
         let lines = format!("[sites.cache]\nvalid = \"10m\"\n{named}");
         server.configure(&Setup::new(root.path()).site(&lines));
         assert!(server.reload().contains("reloaded"));
+        // By other rules, the page is stored again.
+        assert!(status(&get(&server, "/page")).contains("; stored"), "{named}");
         let other = with(&server, "/page", &[("Cookie", "any=1")]);
         assert!(is_hit(&other), "{named}: {}", status(&other));
     }

@@ -230,6 +230,7 @@ fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
         "[sites.cache]",
         "valid = { 200 = \"1h\", 301 = \"1h\" }",
         "stale_if_error = \"1h\"",
+        "\"PHPSESSID\",",
         "\"*wordpress_logged_in*\",",
         "\"*/wp-admin/*\",",
         "no_store_parameters = [",

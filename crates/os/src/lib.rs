@@ -20,6 +20,7 @@ pub mod heap;
 pub mod holes;
 pub mod keyring;
 pub mod limits;
+pub mod own_files;
 pub mod packets;
 pub mod preemption;
 pub mod proc;

@@ -198,7 +198,7 @@ fn scripts_in(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 fn has_parameter(when: &RequestMatcher, query: &str) -> bool {
-    if when.parameters.is_empty() {
+    if when.parameters.is_empty() || query.is_empty() {
         return false;
     }
     query.split('&').any(|parameter| {
@@ -407,6 +407,12 @@ mod tests {
             assert_eq!(store(&target), Err(NotStored::Rule), "{written}");
         }
         assert_eq!(store("/?preview+=1"), Ok(()));
+        let any = vec![Pattern::new("*")];
+        let no_store = RequestMatcher { parameters: any, ..RequestMatcher::default() };
+        let any = Settings { no_store, ..Settings::default() };
+        let store_of_any = |target: &str| plan(&any, "GET", target, &[]).store;
+        assert_eq!(store_of_any("/?a"), Err(NotStored::Rule));
+        assert_eq!((store_of_any("/"), store_of_any("/?")), (Ok(()), Ok(())));
         assert_eq!(store("/?a=preview"), Ok(()));
         let many = format!("/?{}&preview", vec!["a"; 300].join("&"));
         assert_eq!(store(&many), Err(NotStored::Rule));

@@ -130,6 +130,15 @@ impl Key {
         }
     }
 
+    /// The name of the site in it; empty if the key is none of a request.
+    pub fn site(&self) -> &[u8] {
+        let Some((length, rest)) = self.0.split_first_chunk() else {
+            return &[];
+        };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        rest.get(..length).unwrap_or_default()
+    }
+
     /// The key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

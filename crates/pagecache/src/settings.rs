@@ -2,19 +2,21 @@
 
 use std::fmt;
 
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-/// A name, or with a `*` a prefix and a suffix.
+use crate::fingerprint::fingerprint;
+
+/// A name in which each `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
     start: String,
-    /// The text after the `*`; `None`: there is no `*`.
+    /// The text after the first `*`, further ones included; `None`: there is no `*`.
     end: Option<String>,
 }
 
 impl Pattern {
-    /// Parses a pattern such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session`. Only the first
-    /// `*` is a wildcard.
+    /// Parses a pattern such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session_*`.
     pub fn new(text: &str) -> Pattern {
         let parts = text.split_once('*');
         Pattern {
@@ -28,10 +30,21 @@ impl Pattern {
         let Some(rest) = name.strip_prefix(self.start.as_bytes()) else {
             return false;
         };
-        match &self.end {
-            Some(end) => rest.ends_with(end.as_bytes()),
-            None => rest.is_empty(),
-        }
+        let Some(end) = &self.end else {
+            return rest.is_empty();
+        };
+        let (inner, last) = end.rsplit_once('*').unwrap_or(("", end));
+        let Some(mut rest) = rest.strip_suffix(last.as_bytes()) else {
+            return false;
+        };
+        // The first place of each part leaves the most to the next ones.
+        inner.split('*').all(|part| match memmem::find(rest, part.as_bytes()) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
     }
 }
 
@@ -170,6 +183,17 @@ pub struct Settings {
     pub max_object_size: u64,
 }
 
+impl Settings {
+    /// A fingerprint of the rules that keep responses from being stored. Its text, that of `Debug`,
+    /// may be another one in another version, which only costs pages.
+    pub fn storing_mark(&self) -> u64 {
+        let cookies = (&self.private_cookies, &self.public_cookies);
+        let by_cookies = (self.guards_cookies, self.varies_by_session);
+        let rules = (&self.no_store, self.ignore_headers, cookies, by_cookies);
+        fingerprint(format!("{rules:?}").into_bytes())
+    }
+}
+
 /// Parameters of marketing campaigns, which make no difference to a page.
 pub const TRACKING_PARAMETERS: [&str; 12] = [
     "utm_*", "fbclid", "gclid", "gbraid", "wbraid", "dclid", "msclkid", "mc_cid", "mc_eid",
@@ -223,6 +247,33 @@ mod tests {
     }
 
     #[test]
+    fn each_star_stands_for_any_characters() {
+        for (pattern, name) in [
+            ("*wordpress_logged_in*", "wordpress_logged_in_0a"),
+            ("*wordpress_logged_in*", "wordpress_logged_in"),
+            ("*_session_*", "shop_session_1"),
+            ("/*/account/*", "/de/account/orders"),
+            ("*wp-*php*", "/wp-login.php"),
+            ("a*b*c", "a-b-b-c"),
+            ("a**c", "ac"),
+        ] {
+            let parsed = Pattern::new(pattern);
+            assert!(parsed.matches(name.as_bytes()), "{pattern} {name}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+        for (pattern, name) in [
+            ("*_session_*", "shop_session"),
+            ("/*/account/*", "/account/orders"),
+            ("*wp-*php*", "php/wp-"),
+            ("a*b*c", "acb"),
+            ("a*b*b", "ab"),
+            ("*a*a*a*", "aa"),
+        ] {
+            assert!(!Pattern::new(pattern).matches(name.as_bytes()), "{pattern} {name}");
+        }
+    }
+
+    #[test]
     fn a_matcher_with_any_condition_may_match() {
         let all = |text: &str| vec![Pattern::new(text)];
         let none = RequestMatcher::default();
@@ -235,6 +286,31 @@ mod tests {
             RequestMatcher { methods: vec!["PUT".to_owned()], ..none.clone() },
         ] {
             assert!(!some.is_empty(), "{some:?}");
+        }
+    }
+
+    #[test]
+    fn the_mark_is_of_the_rules_by_which_pages_are_stored_alone() {
+        let before = Settings::default();
+        let mut same = before.clone();
+        same.valid.push(Valid { status: None, seconds: 5 });
+        same.bypass.cookies.push(Pattern::new("a"));
+        assert_eq!(same.storing_mark(), before.storing_mark());
+        let changes: [fn(&mut Settings); 6] = [
+            |rules| rules.no_store.paths.push(Pattern::new("/account/*")),
+            |rules| rules.private_cookies.push(Pattern::new("shop")),
+            |rules| rules.public_cookies.push(Pattern::new("*")),
+            |rules| rules.ignore_headers.cache_control = true,
+            |rules| rules.guards_cookies = true,
+            |rules| rules.varies_by_session = true,
+        ];
+        let marks = changes.map(|change| {
+            let mut rules = before.clone();
+            change(&mut rules);
+            rules.storing_mark()
+        });
+        for (number, mark) in marks.iter().enumerate() {
+            assert!(*mark != before.storing_mark() && !marks[..number].contains(mark), "{number}");
         }
     }
 }

@@ -18,7 +18,9 @@ impl FolderLock {
     /// # Errors
     /// When it cannot be created.
     pub fn open(dir: &Path) -> io::Result<FolderLock> {
-        let how = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // A FIFO that nothing reads is an error then, and no wait.
+        let at_once = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let how = OFlags::CREATE | OFlags::WRONLY | at_once;
         let file = rustix::fs::open(dir.join("lock"), how, Mode::RUSR | Mode::WUSR)?;
         Ok(FolderLock(file.into()))
     }

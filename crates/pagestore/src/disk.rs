@@ -3,15 +3,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use maitred_os::own_files;
 use maitred_pagecache::Millis;
+use maitred_pagecache::fingerprint::fingerprint;
 use maitred_pagecache::key::Key;
-use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::index::{Digest, Index};
@@ -110,13 +111,13 @@ impl Disk {
                 self.index().forget(&digest);
                 return Fetched::Nothing;
             }
-            Err(error) if is_no_file(&error) => return self.discard(&digest),
+            Err(error) if own_files::is_foreign(&error) => return self.discard(&digest),
             Err(_) => return Fetched::Nothing,
         };
         let size = bytes.len() as u64;
         match Entry::read(&bytes, self.era) {
             Ok((found, entry)) if found == *key => {
-                self.note(digest, size, now);
+                self.note(digest, Some(site_of(key)), size, now);
                 Fetched::Entry(entry)
             }
             // A collision of the file name, which is infeasible.
@@ -158,14 +159,14 @@ impl Disk {
             }
             return Err(error);
         }
-        self.note(digest, size, now);
+        self.note(digest, Some(site_of(key)), size, now);
         self.make_room(Some(&digest), now);
         Ok(())
     }
 
     /// Records a file with this many bytes of content.
-    fn note(&self, digest: Digest, size: u64, used: Millis) {
-        self.index().note(digest, disk_bytes(size), used);
+    fn note(&self, digest: Digest, site: Option<u64>, size: u64, used: Millis) {
+        self.index().note(digest, site, disk_bytes(size), used);
     }
 
     fn pause(&self, now: Millis) {
@@ -319,16 +320,19 @@ impl Disk {
         if idle > self.limits.inactive {
             return Ok(false);
         }
+        let mut site = None;
         if let Some(keep) = &mut sweep.keep {
             match read_first(path, self.era) {
-                Ok(Some((key, entry))) if keep(&key, &entry) => {}
+                Ok(Some((key, entry))) if keep(&key, &entry) => site = Some(site_of(&key)),
                 Ok(_) => return Ok(false),
                 // A page that this process may not read is no use to it.
-                Err(error) if is_useless(error.kind()) || is_no_file(&error) => return Ok(false),
+                Err(error) if is_useless(error.kind()) || own_files::is_foreign(&error) => {
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }
-        self.note(*digest, meta.len(), used);
+        self.note(*digest, site, meta.len(), used);
         Ok(true)
     }
 
@@ -430,6 +434,11 @@ fn written_at(meta: &fs::Metadata) -> Millis {
     seconds.saturating_mul(1000)
 }
 
+/// The site of a key, for the index.
+fn site_of(key: &Key) -> u64 {
+    fingerprint(key.site().iter().copied())
+}
+
 /// The file name of a key: stable across restarts and versions.
 pub fn digest(key: &Key) -> Digest {
     let mut digest = Digest::default();
@@ -468,48 +477,24 @@ fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntr
     Ok(entries.into_iter().flatten())
 }
 
-/// Creates a new file with mode 0600, and its directory if that has been removed. An existing file
-/// with this name is left over from an earlier process with our PID, and is replaced.
+/// Creates a new file ([`own_files::create`]), and its directory if that has been removed.
 ///
 /// # Errors
 /// When it cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
-    let open = || {
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600).open(path)
-    };
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(path)?,
+    match own_files::create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_dir(path.parent().unwrap_or(path))?
+            make_dir(path.parent().unwrap_or(path))?;
+            own_files::create(path)
         }
-        other => return other,
+        other => other,
     }
-    open()
-}
-
-/// Opens a page's file. It does not block on a FIFO, and does not follow a link.
-///
-/// # Errors
-/// When there is none; see [`is_no_file`] for another type of file.
-pub fn open_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
-
-/// Whether the error says that the path is no regular page file: a link, a FIFO, a socket, other
-/// content.
-pub fn is_no_file(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let of_others = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
-    error.kind() == io::ErrorKind::InvalidData || of_others.contains(&error.raw_os_error())
 }
 
 /// The content of a file, if its length matches its header; `None` if it is longer than `most`.
 /// Foreign files may have any length.
 fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
-    let mut file = open_file(path)?;
+    let mut file = own_files::open(path)?;
     let size = file.metadata()?.len();
     let mut first = [0; FIRST_BYTES];
     file.read_exact(&mut first).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -527,7 +512,7 @@ fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
 
 /// The content of a file without the body; `None` if it is damaged or of another era.
 fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
-    let mut file = open_file(path)?;
+    let mut file = own_files::open(path)?;
     let mut bytes = vec![0; FIRST_BYTES];
     let read = file.read_exact(&mut bytes);
     let Some(length) = read.ok().and_then(|()| head_bytes(&bytes).ok()) else {

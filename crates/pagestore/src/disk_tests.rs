@@ -226,7 +226,7 @@ fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     let replace = |kind: &str| match kind {
         "link" => std::os::unix::fs::symlink(&aside, &path).unwrap(),
         "pipe" => {
-            let mode = Mode::RUSR | Mode::WUSR;
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
             let kind = rustix::fs::FileType::Fifo;
             rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         }
@@ -315,4 +315,26 @@ fn what_is_as_long_as_no_page_of_ours_is_not_read_at_all() {
     other.set_len(1 << 29).unwrap();
     assert_eq!(body(&disk, "a"), None);
     assert_eq!(disk.damaged(), 2);
+}
+
+#[test]
+fn a_site_that_fills_the_disk_evicts_its_own_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 400_000);
+    let key = |site: u8, number: u32| {
+        let parts = [&[0, 0, 0, 1, site][..], &number.to_be_bytes()];
+        Key::of(parts.concat()).unwrap()
+    };
+    let put = |site, number| {
+        let entry = Entry::Page(Arc::new(page("/", &[], 0, &[0; 10_000])));
+        disk.write(&key(site, number), &entry, now()).unwrap();
+    };
+    (0..10).for_each(|number| put(b'a', number));
+    (0..200).for_each(|number| put(b'b', number));
+    assert!(disk.evicted() > 100);
+    let is_there = |number: &u32| {
+        let read = disk.read(&key(b'a', *number), now(), u64::MAX);
+        matches!(read, Fetched::Entry(_))
+    };
+    assert_eq!((0..10).filter(is_there).count(), 10);
 }

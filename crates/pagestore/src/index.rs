@@ -8,60 +8,83 @@ const SAMPLE: usize = 16;
 /// The name of a file.
 pub type Digest = [u8; 16];
 
+/// A known file.
 #[derive(Debug, Clone, Copy)]
-struct FileEntry {
+pub struct FileEntry {
     digest: Digest,
+    site: u64,
     bytes: u64,
     /// Milliseconds since 1970.
     used: u64,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    site: u64,
+    /// The index in the site's files.
+    at: usize,
+}
+
+/// The known files of one site.
+#[derive(Debug, Default)]
+struct SiteFiles {
+    known: Vec<FileEntry>,
+    bytes: u64,
+}
+
 /// The known files.
 #[derive(Debug, Default)]
 pub struct Index {
-    places: HashMap<Digest, usize>,
-    known: Vec<FileEntry>,
+    places: HashMap<Digest, Place>,
+    sites: HashMap<u64, SiteFiles>,
     bytes: u64,
     /// Where the next sample is taken.
     seed: u64,
 }
 
 impl Index {
-    /// Records a file, its size in bytes and its last use.
-    pub fn note(&mut self, digest: Digest, bytes: u64, used: u64) {
-        if let Some(place) = self.places.get(&digest) {
-            let known = &mut self.known[*place];
-            self.bytes = self.bytes - known.bytes + bytes;
-            (known.bytes, known.used) = (bytes, used.max(known.used));
-            return;
-        }
-        self.places.insert(digest, self.known.len());
-        self.known.push(FileEntry { digest, bytes, used });
+    /// Records a file, its site, its size in bytes and its last use; `None`: the site is unknown,
+    /// or that of an earlier call.
+    pub fn note(&mut self, digest: Digest, site: Option<u64>, bytes: u64, used: u64) {
+        let before = self.forget(&digest);
+        let site = site.or(before.map(|file| file.site)).unwrap_or_default();
+        let used = before.map_or(used, |file| used.max(file.used));
+        let files = self.sites.entry(site).or_default();
+        self.places.insert(digest, Place { site, at: files.known.len() });
+        files.known.push(FileEntry { digest, site, bytes, used });
+        files.bytes += bytes;
         self.bytes += bytes;
     }
 
     /// Records a use of a file, if it is known.
     pub fn touch(&mut self, digest: &Digest, now: u64) {
-        if let Some(place) = self.places.get(digest) {
-            self.known[*place].used = now;
+        let place = self.places.get(digest);
+        let files = place.and_then(|place| Some((place.at, self.sites.get_mut(&place.site)?)));
+        if let Some(file) = files.and_then(|(at, files)| files.known.get_mut(at)) {
+            file.used = now;
         }
     }
 
-    /// Records that a file is removed.
-    pub fn forget(&mut self, digest: &Digest) {
-        let Some(place) = self.places.remove(digest) else {
-            return;
-        };
-        self.bytes -= self.known.swap_remove(place).bytes;
-        if let Some(moved) = self.known.get(place) {
-            self.places.insert(moved.digest, place);
+    /// Records that a file is removed. Returns what was known of it.
+    pub fn forget(&mut self, digest: &Digest) -> Option<FileEntry> {
+        let Place { site, at } = self.places.remove(digest)?;
+        let files = self.sites.get_mut(&site)?;
+        let gone = files.known.swap_remove(at);
+        if let Some(moved) = files.known.get(at) {
+            self.places.insert(moved.digest, Place { site, at });
         }
+        files.bytes -= gone.bytes;
+        self.bytes -= gone.bytes;
+        if files.known.is_empty() {
+            self.sites.remove(&site);
+        }
+        Some(gone)
     }
 
     /// When a file was last used, if it is known.
     pub fn used(&self, digest: &Digest) -> Option<u64> {
         let place = self.places.get(digest)?;
-        Some(self.known[*place].used)
+        Some(self.sites.get(&place.site)?.known.get(place.at)?.used)
     }
 
     /// Bytes of all known files.
@@ -71,18 +94,22 @@ impl Index {
 
     /// Number of known files.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.places.len()
     }
 
     /// Whether no file is known.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.places.is_empty()
     }
 
     /// A file other than `but` that has not been used for long (approximate LRU: an exact order
-    /// would have to change on every use).
+    /// would have to change on every use), of the site with the most bytes: a site that fills the
+    /// disk evicts its own.
     pub fn victim(&mut self, but: Option<&Digest>) -> Option<Digest> {
-        let count = self.known.len();
+        let is_other = |file: &FileEntry| Some(&file.digest) != but;
+        let has_other = |files: &&SiteFiles| files.known.iter().any(is_other);
+        let known = &self.sites.values().filter(has_other).max_by_key(|files| files.bytes)?.known;
+        let count = known.len();
         let mut oldest: Option<FileEntry> = None;
         for _ in 0..SAMPLE.min(count) {
             // xorshift64 (Marsaglia 2003): the quality of the randomness does not matter.
@@ -91,15 +118,13 @@ impl Index {
             self.seed ^= self.seed >> 7;
             self.seed ^= self.seed << 17;
             let at = usize::try_from(self.seed % count as u64).unwrap_or(0);
-            let mut known = self.known[at];
-            if Some(&known.digest) == but {
-                known = self.known[(at + 1) % count];
-            }
-            if oldest.is_none_or(|oldest| known.used < oldest.used) {
-                oldest = Some(known);
+            let file = known[at];
+            let file = if is_other(&file) { file } else { known[(at + 1) % count] };
+            if oldest.is_none_or(|oldest| file.used < oldest.used) {
+                oldest = Some(file);
             }
         }
-        oldest.map(|known| known.digest).filter(|digest| Some(digest) != but)
+        oldest.map(|file| file.digest)
     }
 }
 
@@ -117,9 +142,9 @@ mod tests {
     fn bytes_are_those_of_the_files_that_are_there() {
         let mut index = Index::default();
         for number in 0..10 {
-            index.note(digest(number), 10, number);
+            index.note(digest(number), Some(number % 2), 10, number);
         }
-        index.note(digest(3), 30, 0);
+        index.note(digest(3), None, 30, 0);
         assert_eq!((index.bytes(), index.len(), index.used(&digest(3))), (120, 10, Some(3)));
         for number in [3, 3, 0, 9] {
             index.forget(&digest(number));
@@ -133,7 +158,7 @@ mod tests {
     fn those_go_first_that_were_not_used_for_long() {
         let mut index = Index::default();
         for number in 0..1000 {
-            index.note(digest(number), 1, number);
+            index.note(digest(number), None, 1, number);
         }
         let mut used = 0;
         for _ in 0..300 {
@@ -144,10 +169,30 @@ mod tests {
         assert!(used / 300 < 300, "{}", used / 300);
         let mut none = Index::default();
         assert_eq!(none.victim(None), None);
-        none.note(digest(0), 1, 0);
+        none.note(digest(0), Some(7), 1, 0);
         assert_eq!(none.victim(Some(&digest(0))), None);
-        none.note(digest(1), 1, 1);
+        none.note(digest(1), None, 1, 1);
         let mut victims = (0..100).map(|_| none.victim(Some(&digest(0))));
         assert!(victims.all(|victim| victim == Some(digest(1))));
+    }
+
+    #[test]
+    fn the_site_with_the_most_bytes_has_room_made_by_its_own_files() {
+        let mut index = Index::default();
+        for number in 0..1000 {
+            index.note(digest(number), Some(1), 1, 0);
+        }
+        for number in 1000..1010 {
+            index.note(digest(number), Some(2), 200, number);
+        }
+        // The large ones go until no more than as many bytes are left as the other site has.
+        for _ in 0..5 {
+            let victim = index.victim(None).unwrap();
+            assert!(index.used(&victim).unwrap() >= 1000);
+            index.forget(&victim);
+        }
+        index.note(digest(2000), Some(3), 5000, 2000);
+        let victim = index.victim(Some(&digest(2000))).unwrap();
+        assert!(victim != digest(2000), "it is the only one of its site");
     }
 }

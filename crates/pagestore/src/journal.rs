@@ -14,10 +14,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use maitred_os::own_files;
 use maitred_pagecache::codec::{Reader, write_part};
 use maitred_pagecache::purge::{Purge, PurgeMode};
 
-use crate::disk::{create, is_no_file, open_file};
+use crate::disk::create;
 use crate::purges::Purges;
 
 /// File name.
@@ -100,7 +101,7 @@ fn remove(path: &Path) -> io::Result<()> {
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    match open_file(path) {
+    match own_files::open(path) {
         Ok(file) => {
             file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
             if bytes.len() as u64 >= MAX_FILE_BYTES {
@@ -108,8 +109,8 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // A link or a FIFO: an invalid journal.
-        Err(error) if is_no_file(&error) => bytes.push(0),
+        // A link, a FIFO or another user's file: an invalid journal.
+        Err(error) if own_files::is_foreign(&error) => bytes.push(0),
         Err(error) => return Err(error),
     }
     Ok(bytes)

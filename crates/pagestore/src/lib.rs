@@ -19,9 +19,11 @@ pub mod memory;
 pub mod object;
 mod purge_queue;
 pub mod purges;
+mod site_marks;
 pub mod store;
 pub mod uses;
 
 pub use body::Body;
 pub use object::{Object, Subject};
+pub use site_marks::SiteMarks;
 pub use store::{Limits, Lookup, PageKeys, Store};

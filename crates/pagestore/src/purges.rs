@@ -23,6 +23,8 @@ pub const MAX_PURGED_BYTES: usize = 64 << 20;
 /// Most bytes of the purges of all sites, with [`ENTRY_BYTES`] for each. Beyond it, the whole site
 /// with the most is purged. So the journal, which has them twice at most, stays readable.
 pub const MAX_TABLE_BYTES: usize = 128 << 20;
+/// Most lengths of prefixes of one site: each is looked up for each page. Beyond it, the same.
+const MAX_PREFIX_LENGTHS: usize = 64;
 /// Bytes of a recorded purge without its names, about.
 const ENTRY_BYTES: usize = 128;
 
@@ -216,6 +218,9 @@ impl Table {
             of_site.become_one();
         }
         of_site.numbers(purge).note(how, number);
+        if of_site.prefix_lengths.len() > MAX_PREFIX_LENGTHS {
+            of_site.become_one();
+        }
         self.size = self.size - before + of_site.size();
     }
 
@@ -364,6 +369,21 @@ mod tests {
             let expected = if is_gone { PurgeState::Removed } else { PurgeState::Valid };
             assert_eq!(fate(&purges, "/news/ä?page=1", &[], 0), expected, "{purge}");
         }
+    }
+
+    #[test]
+    fn with_prefixes_of_more_lengths_than_are_looked_up_all_of_the_site_is_gone() {
+        let purges = Purges::default();
+        let prefix = |length: usize| Purge::Prefix { host: None, path: "/x".repeat(length) };
+        for length in 1..=MAX_PREFIX_LENGTHS {
+            purges.add("site", &prefix(length), PurgeMode::Soft);
+            purges.add("site", &prefix(1), PurgeMode::Soft);
+        }
+        assert_eq!(purges.len(), MAX_PREFIX_LENGTHS);
+        assert_eq!(fate(&purges, "/other", &[], 0), PurgeState::Valid);
+        purges.add("site", &prefix(MAX_PREFIX_LENGTHS + 1), PurgeMode::Soft);
+        assert_eq!(purges.len(), 1);
+        assert_eq!(fate(&purges, "/other", &[], 0), PurgeState::Removed);
     }
 
     #[test]

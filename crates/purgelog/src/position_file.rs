@@ -1,8 +1,9 @@
 //! Where this node is in the log, beside the pages on disk to which that applies.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use maitred_os::own_files;
 
 use crate::log_entry::Position;
 
@@ -29,9 +30,8 @@ impl PositionFile {
 
     /// The position, if there is one.
     pub fn read(&self) -> Option<Position> {
-        let is_short = fs::metadata(&self.path).ok()?.len() <= MAX_BYTES;
-        let text = if is_short { fs::read_to_string(&self.path).ok()? } else { return None };
-        text.parse().ok()
+        let bytes = own_files::read(&self.path, MAX_BYTES).ok()??;
+        String::from_utf8(bytes).ok()?.parse().ok()
     }
 
     /// Replaces the position, if it has changed.
@@ -42,10 +42,7 @@ impl PositionFile {
         if self.written.as_ref() == Some(position) {
             return Ok(());
         }
-        let new = self.path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        writeln!(file, "{position}")?;
-        fs::rename(&new, &self.path)?;
+        own_files::replace(&self.path, format!("{position}\n").as_bytes())?;
         self.written = Some(position.clone());
         Ok(())
     }
@@ -79,6 +76,8 @@ impl WriteFailures {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::log_entry::EntryId;
 

@@ -13,6 +13,7 @@ use crate::model::config::Config;
 use crate::model::host::Host;
 use crate::model::output::Output;
 use crate::model::pool::Pool;
+use crate::model::root_owner::RootOwner;
 
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
@@ -96,19 +97,24 @@ impl Site {
 
     /// The name of the site's pages and of the cookies that it has set: its first host, and a
     /// fingerprint of its root as it is configured and of what runs its scripts, the users of its
-    /// pools or an upstream. A site that is another tenant's from now on has another name.
+    /// pools (the owner of the root, for a pool without `user`) or an upstream. A site that is
+    /// another tenant's from now on has another name.
     pub fn key(&self, config: &Config) -> String {
         let upstream = match &self.destination {
             Destination::Pool(_) => String::new(),
             Destination::Upstream(Upstream::Unix(path)) => path.display().to_string(),
             Destination::Upstream(Upstream::Tcp { host, port }) => format!("{host}:{port}"),
         };
-        let user = |name| config.pool(name).and_then(|pool| pool.user.as_deref());
-        let users: BTreeSet<Option<&str>> = self.pools().map(user).collect();
-        let users = users.into_iter().map(Option::unwrap_or_default);
+        let owner = |name| match config.root_owners.get(name) {
+            Some(RootOwner::Known(owner)) => Some(owner.uid.to_string()),
+            _ => None,
+        };
+        let user = |name| config.pool(name).and_then(|pool| pool.user.clone().or(owner(name)));
+        let users: BTreeSet<Option<String>> = self.pools().map(user).collect();
+        let users: Vec<String> = users.into_iter().map(Option::unwrap_or_default).collect();
         let root = self.root.as_os_str().as_encoded_bytes();
         let mut parts = vec![root, upstream.as_bytes()];
-        parts.extend(users.map(str::as_bytes));
+        parts.extend(users.iter().map(String::as_bytes));
         let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0]));
         let host = self.hosts.first().map(Host::to_string).unwrap_or_default();
         format!("{host} {:016x}", fingerprint(bytes))
@@ -154,6 +160,8 @@ pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use maitred_os::users::Identity;
+
     use super::*;
 
     fn key(pool: &str, user: &str, site: &str) -> String {
@@ -161,6 +169,23 @@ mod tests {
         let mut config = crate::parse(&text, Path::new("/maitred.toml")).unwrap();
         config.pools.iter_mut().for_each(|pool| pool.user = Some(user.to_owned()));
         config.sites[0].key(&config)
+    }
+
+    #[test]
+    fn the_pages_of_a_pool_without_a_user_are_of_the_owner_of_its_root() {
+        let text = "[pools.a]\n[[sites]]\nhosts = \"a.example\"\nroot = \"/\"\npool = \"a\"\n";
+        let mut config = crate::parse(text, Path::new("/maitred.toml")).unwrap();
+        let mut key = |owner: RootOwner| {
+            config.root_owners.insert("a".to_owned(), owner);
+            config.sites[0].key(&config)
+        };
+        let mut of = |uid| {
+            let (name, home) = (format!("user {uid}"), "/".to_owned());
+            key(RootOwner::Known(Identity { name, uid, gid: 1, home }))
+        };
+        let first = of(1001);
+        assert!(first != of(1002) && first == of(1001));
+        assert_ne!(first, key(RootOwner::Unusable("it is none".to_owned())));
     }
 
     #[test]

@@ -2,20 +2,19 @@
 //! `cache_dir`, a restart: cached pages must not be served to logged-in visitors.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use maitred_config::Config;
+use maitred_os::own_files;
 use maitred_pagecache::cookies::CookieNames;
 use maitred_pagecache::settings::Settings;
 use serde::{Deserialize, Serialize};
 
-/// The file in `cache_dir`, and its replacement while that is written.
+/// The file in `cache_dir`.
 const FILE: &str = "cookies";
-const NEW_FILE: &str = "cookies.new";
 
 /// Largest file that is read or written, in bytes: enough for some 240 sites with the most names
 /// that are remembered, each of the largest length.
@@ -156,12 +155,9 @@ impl AllCookies {
     /// # Errors
     /// When it cannot be read.
     pub fn read(&self, dir: &Path) -> io::Result<()> {
-        let file = match File::open(dir.join(FILE)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?,
+        let Some(text) = own_files::read(&dir.join(FILE), FILE_BYTES as u64)? else {
+            return Ok(());
         };
-        let mut text = Vec::new();
-        file.take(FILE_BYTES as u64).read_to_end(&mut text)?;
         let all: BTreeMap<String, SavedSite> = serde_json::from_slice(&text)?;
         let sites = self.lock();
         for (site, written) in all {
@@ -210,9 +206,7 @@ impl AllCookies {
             sites.iter().filter_map(written).collect()
         };
         let text = fitting(all)?;
-        let new = dir.join(NEW_FILE);
-        fs::write(&new, text)?;
-        fs::rename(&new, dir.join(FILE))
+        own_files::replace(&dir.join(FILE), &text)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, GuardedSite>> {

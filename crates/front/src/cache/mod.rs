@@ -17,8 +17,8 @@ pub(crate) mod refresh_budget;
 pub(crate) mod running_uses;
 pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
+mod stored_sites;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use arc_swap::ArcSwap;
 use maitred_config::Config;
 use maitred_control::FromFront;
 use maitred_control::front::COOKIES_PER_MESSAGE;
+use maitred_os::own_files;
 use maitred_pagecache::Millis;
 use maitred_pagecache::cookies::{MAX_NAMES, base_name};
 use maitred_pagecache::fills::{FillNotice, FillResult, Fills, Ticket};
@@ -47,7 +48,7 @@ use crate::cache::disk_pace::DiskPace;
 use crate::cache::fill_memory::FillMemory;
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
-use crate::cache::purge_journal::{PATIENCE, PurgeJournal};
+use crate::cache::purge_journal::PurgeJournal;
 use crate::cache::refresh_budget::RefreshBudget;
 use crate::cache::slow_disk::SlowDisk;
 use crate::runtime::clock::since_1970;
@@ -158,10 +159,13 @@ impl Cache {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let limits = |disk| Limits { memory, files, disk };
         let opened = Store::open(limits(disk), boot.trim(), now());
-        let store = match opened {
+        if let Some(Err(error)) = config.cache_dir.as_deref().map(own_files::check_folder) {
+            warn_of_folder(config, &error);
+        }
+        let (store, opened) = match opened {
             Ok((store, opened)) => {
                 log_state(opened);
-                store
+                (store, opened)
             }
             Err(error) => {
                 let me = maitred_os::users::current().name;
@@ -172,13 +176,13 @@ impl Cache {
                     "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
                      {outcome}"
                 );
-                Store::open(limits(None), "", now())?.0
+                Store::open(limits(None), "", now())?
             }
         };
         let (fills, fill_memory) = (Fills::default(), Arc::<FillMemory>::default());
         fill_memory.follow(config);
         let changed = Notify::new();
-        Ok(Cache {
+        let cache = Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
             disk_pace: DiskPace::default(),
@@ -198,7 +202,9 @@ impl Cache {
             others: OtherFronts::new(supervisor.clone(), config.purge_log.is_some()),
             lease: PurgeLease::new(config.purge_log.is_some()),
             supervisor,
-        })
+        };
+        cache.settle_folder(opened);
+        Ok(cache)
     }
 
     /// Removes expired and purged pages: at the start, then once per [`SWEEP`] while there are
@@ -246,6 +252,7 @@ impl Cache {
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
             Ok(opened) => {
                 log_state(opened);
+                cache.settle_folder(opened);
                 cache.take_over_cookies();
                 cache.changed.notify_one();
             }
@@ -332,27 +339,6 @@ impl Cache {
         });
     }
 
-    /// Applies the sites of a new configuration, which the threads use next. Returns those whose
-    /// pages are to be dropped then, by [`Cache::drop_sites`].
-    pub fn use_sites(&self, config: &Config) -> BTreeSet<String> {
-        self.cookies.follow(config);
-        self.fill_memory.follow(config);
-        let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
-        let now = self.known.load();
-        // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
-        let changed = before.missing_in(&now).chain(now.missing_in(&before));
-        changed.map(str::to_owned).collect()
-    }
-
-    /// Drops all pages of sites, once no request is served by a former configuration. Waits until
-    /// that is recorded, but not for long.
-    pub async fn drop_sites(&self, sites: &BTreeSet<String>) {
-        let purge = |site: &String| self.store.purge(site, &Purge::All, PurgeMode::Hard);
-        if let Some(number) = sites.iter().filter_map(purge).max() {
-            self.purge_journal.record(number).written(PATIENCE).await;
-        }
-    }
-
     /// Closes the cache directory, marked as consistent.
     pub fn close(&self) {
         if let Err(error) = self.store.close() {
@@ -398,6 +384,16 @@ fn leave_unused(dir: &Path) -> &'static str {
              it before it is used again"
         }
     }
+}
+
+/// Another user's files are not read: it could only remove pages, or bring those of before back.
+fn warn_of_folder(config: &Config, error: &io::Error) {
+    let (dir, me) = (config.cache_dir.as_deref(), maitred_os::users::current().name);
+    tracing::warn!(
+        "cache_dir {}: {error}: pages that were purged could come back; give it to {me}, the user \
+         of the front, with mode 0700",
+        dir.unwrap_or(Path::new("")).display()
+    );
 }
 
 /// Logs an unusual state of the folder.

@@ -1,7 +1,7 @@
 //! Purges: by the PURGE method, by a command through the supervisor, and by other fronts; those of
 //! scripts are in `script_purges`. Purges of this front are sent to the other fronts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest, Target};
 use maitred_pagecache::invalidate;
 use maitred_pagecache::purge::Purge;
 use maitred_pagecache::settings::KeyParts;
+use maitred_pagestore::SiteMarks;
 use tokio::sync::oneshot;
 
 use crate::cache::Cache;
@@ -47,6 +48,8 @@ struct KnownSite {
     /// The pools that run its scripts.
     pools: Vec<String>,
     parts: KeyParts,
+    /// A fingerprint of the rules by which its pages are stored.
+    mark: u64,
 }
 
 impl PurgeableSites {
@@ -63,6 +66,7 @@ impl PurgeableSites {
                     hosts,
                     pools: site.pools().map(str::to_owned).collect(),
                     parts: cache.rules.key.clone(),
+                    mark: cache.rules.storing_mark(),
                 });
                 sites.len() - 1
             }));
@@ -70,11 +74,16 @@ impl PurgeableSites {
         PurgeableSites { sites, hosts: Hosts::of(&config.sites), places }
     }
 
-    /// The sites with a cache in this configuration that have none, or are another tenant's, in the
-    /// other.
-    pub fn missing_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
-        let others: HashSet<&str> = other.sites.iter().map(|site| site.key.as_str()).collect();
-        let missing = self.sites.iter().filter(move |site| !others.contains(site.key.as_str()));
+    /// The names of the sites in keys, each with a fingerprint of the rules by which its pages are
+    /// stored.
+    pub(super) fn marks(&self) -> SiteMarks {
+        self.sites.iter().map(|site| (site.key.clone(), site.mark)).collect()
+    }
+
+    /// The sites that have no cache among these, are another tenant's there, or store by other
+    /// rules.
+    pub(super) fn not_in<'a>(&'a self, others: &'a SiteMarks) -> impl Iterator<Item = &'a str> {
+        let missing = self.sites.iter().filter(|site| others.get(&site.key) != Some(&site.mark));
         missing.map(|site| site.name.as_str())
     }
 

@@ -41,6 +41,9 @@ const CASE: &str = "names and paths are compared with their case here: those in 
 const VARIABLES: [(&str, &str); 3] =
     [("cookie_", "cookies"), ("arg_", "parameters"), ("http_", "headers")];
 
+/// PHP's own session cookie: private by default, and so beside those that replace the default.
+const PHP_SESSION: &str = "PHPSESSID";
+
 /// What the cache is written from.
 #[derive(Default)]
 struct CacheLines<'a> {
@@ -81,6 +84,12 @@ impl<'a> CacheLines<'a> {
                 self.with_case.push(from);
             }
         }
+    }
+
+    /// A cookie of logged-in users, by the expression for it.
+    fn push_private(&mut self, cookie: &str, from: &'a Directive) {
+        self.push("private_cookies", PHP_SESSION, from);
+        self.push("private_cookies", cookie, from);
     }
 }
 
@@ -332,7 +341,7 @@ fn condition<'a>(
                 _ => "the case of a cookie's name is unknown, or a cookie has no counterpart",
             };
             for pattern in patterns.ok_or((line, why))? {
-                lines.push("private_cookies", &pattern, line);
+                lines.push_private(&pattern, line);
             }
             lines.with_case.extend((*how == "~*").then_some(line));
         }

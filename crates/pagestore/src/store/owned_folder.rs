@@ -12,6 +12,7 @@ use crate::dir_lock::FolderLock;
 use crate::disk::Disk;
 use crate::journal::{self, Journal, JournalState};
 use crate::purge_queue::QueuedPurges;
+use crate::site_marks::{self, SiteMarks};
 use crate::store::{DiskConfig, Store};
 
 /// Most writes of purges while a directory is left: clients can purge without end, and the next
@@ -147,6 +148,26 @@ impl Store {
         let purge = if journal::fits(site, purge) { purge } else { &Purge::All };
         let carry_out = || self.purges.add(site, purge, how);
         self.queue.push(carry_out, |number| journal::record(site, purge, how, number))
+    }
+
+    /// The sites of which the directory may have pages, as its last owner has noted them; none if
+    /// this process does not own it. Blocks.
+    pub fn noted_sites(&self) -> SiteMarks {
+        match (&self.wanted, &*self.folder()) {
+            (Some(wanted), Some(_)) => site_marks::read(&wanted.limits.dir),
+            _ => SiteMarks::new(),
+        }
+    }
+
+    /// Notes the sites of which the directory may have pages, if this process owns it. Blocks.
+    ///
+    /// # Errors
+    /// When that cannot be written: then none is noted.
+    pub fn note_sites(&self, sites: &SiteMarks) -> io::Result<()> {
+        match (&self.wanted, &*self.folder()) {
+            (Some(wanted), Some(_)) => site_marks::write(&wanted.limits.dir, sites),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until purges are to be recorded.

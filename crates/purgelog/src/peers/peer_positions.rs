@@ -1,9 +1,10 @@
 //! What this node has applied of each peer's log, beside the pages on disk to which that applies.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use maitred_os::own_files;
 
 use super::peer_messages::{LogName, LogPosition};
 
@@ -30,9 +31,8 @@ impl PeerPositions {
 
     /// The position in the log of each of these peers, if there is one.
     pub fn read(&self, peers: &[SocketAddr]) -> Vec<Option<LogPosition>> {
-        let is_short = fs::metadata(&self.path).is_ok_and(|file| file.len() <= MAX_BYTES);
-        let text = is_short.then(|| fs::read_to_string(&self.path).ok()).flatten();
-        let text = text.unwrap_or_default();
+        let bytes = own_files::read(&self.path, MAX_BYTES).ok().flatten();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
         let found: Vec<_> = text.lines().filter_map(line).collect();
         let of = |peer: &SocketAddr| found.iter().find(|(of, _)| of == peer).map(|(_, at)| *at);
         peers.iter().map(of).collect()
@@ -54,9 +54,7 @@ impl PeerPositions {
         if self.written == text {
             return Ok(());
         }
-        let new = self.path.with_extension("new");
-        fs::File::create(&new)?.write_all(text.as_bytes())?;
-        fs::rename(&new, &self.path)?;
+        own_files::replace(&self.path, text.as_bytes())?;
         self.written = text;
         Ok(())
     }
@@ -73,6 +71,8 @@ fn line(line: &str) -> Option<(SocketAddr, LogPosition)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -38,8 +38,13 @@ fn methods(value: &Value<'_>) -> Result<Vec<String>, BadValue> {
     value.each(|item| item.text_as(|text| matches!(text, "GET" | "HEAD").then(|| text.to_owned())))
 }
 
+/// Whole seconds: less than one would be 0, which has a meaning of its own.
 fn seconds(value: &Value<'_>) -> Result<u64, BadValue> {
-    Ok(value.duration()?.as_secs())
+    let duration = value.duration()?;
+    match duration.subsec_nanos() {
+        0 => Ok(duration.as_secs()),
+        _ => Err(value.refused("is no whole number of seconds; expected one such as \"10s\"")),
+    }
 }
 
 fn valid(value: &Value<'_>) -> Result<Vec<Valid>, BadValue> {
@@ -53,7 +58,8 @@ fn valid(value: &Value<'_>) -> Result<Vec<Valid>, BadValue> {
         let status = match &*entry.name {
             "any" => None,
             text => match text.parse::<u16>() {
-                Ok(status) if STATUSES.contains(&status) => Some(status),
+                // With a zero in front, a status could have two durations.
+                Ok(status) if STATUSES.contains(&status) && text.len() == 3 => Some(status),
                 _ => return Err(entry.misnamed("is no status; expected one such as 404, or any")),
             },
         };

@@ -454,7 +454,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a size from 1048576 on such as \"1G\"",
         needs: Needs::Restart,
         doc: "Most bytes of all pages in `cache_dir`, each rounded up to 4 KiB, as file systems \
-              store it. The least recently requested pages are evicted first.",
+              store it. Beyond it, the site with the most bytes loses its least recently requested \
+              pages.",
         example: "\"10G\"",
         read: |config, value| store(&mut config.cache_max_size, value.size(1 << 20)),
     },

@@ -1,0 +1,73 @@
+//! Which pages in memory and in `cache_dir` are still their site's, after a reload and after a
+//! restart: those of a site that had no cache meanwhile, is another tenant's or stores by other
+//! rules are dropped.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maitred_config::Config;
+use maitred_pagecache::purge::{Purge, PurgeMode};
+use maitred_pagestore::journal::JournalState;
+
+use crate::cache::Cache;
+use crate::cache::purge::PurgeableSites;
+use crate::cache::purge_journal::PATIENCE;
+
+impl Cache {
+    /// Drops the pages in the folder whose site its last owner did not have, or had with other
+    /// rules. Blocks.
+    pub(super) fn settle_folder(&self, opened: JournalState) {
+        if !self.store.has_disk() {
+            return;
+        }
+        // Otherwise no file in it is used.
+        if opened == JournalState::Continued {
+            let before = self.store.noted_sites();
+            for site in self.known.load().not_in(&before) {
+                self.store.purge(site, &Purge::All, PurgeMode::Hard);
+            }
+            if let Err(error) = self.store.write_purges() {
+                tracing::warn!("cache_dir cannot be written: {error}");
+            }
+        }
+        self.note_sites();
+    }
+
+    /// Notes the sites in the folder: after their purges are recorded there.
+    fn note_sites(&self) {
+        if let Err(error) = self.store.note_sites(&self.known.load().marks()) {
+            tracing::warn!(
+                "the names of sites cannot be written to cache_dir: {error}; its pages are \
+                 dropped at the next start"
+            );
+        }
+    }
+
+    /// Applies the sites of a new configuration, which the threads use next. Returns those whose
+    /// pages are to be dropped then, by [`Cache::drop_sites`].
+    pub fn use_sites(&self, config: &Config) -> BTreeSet<String> {
+        self.cookies.follow(config);
+        self.fill_memory.follow(config);
+        let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
+        let now = self.known.load();
+        let (marks_before, marks) = (before.marks(), now.marks());
+        // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
+        let changed = before.not_in(&marks).chain(now.not_in(&marks_before));
+        changed.map(str::to_owned).collect()
+    }
+
+    /// Drops all pages of sites, once no request is served by a former configuration. Waits until
+    /// that is recorded, but not for long.
+    pub async fn drop_sites(self: &Arc<Cache>, sites: &BTreeSet<String>) {
+        if sites.is_empty() {
+            return;
+        }
+        let purge = |site: &String| self.store.purge(site, &Purge::All, PurgeMode::Hard);
+        if let Some(number) = sites.iter().filter_map(purge).max() {
+            self.purge_journal.record(number).written(PATIENCE).await;
+        }
+        // The disk may not respond.
+        let cache = self.clone();
+        tokio::task::spawn_blocking(move || cache.note_sites());
+    }
+}
