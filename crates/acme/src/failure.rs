@@ -87,16 +87,16 @@ fn chain(error: &Error) -> String {
         Error::Other(inner) => inner.as_ref(),
         other => other,
     };
-    let mut told = vec![first.to_string()];
+    let mut causes = vec![first.to_string()];
     let mut behind = first.source();
-    while let Some(error) = behind.filter(|_| told.len() < MAX_CAUSES) {
+    while let Some(error) = behind.filter(|_| causes.len() < MAX_CAUSES) {
         let text = error.to_string();
-        if !told.iter().any(|earlier| earlier.contains(&text)) {
-            told.push(text);
+        if !causes.iter().any(|earlier| earlier.contains(&text)) {
+            causes.push(text);
         }
         behind = error.source();
     }
-    words(&told.join(": "))
+    words(&causes.join(": "))
 }
 
 #[cfg(test)]

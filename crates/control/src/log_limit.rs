@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(limit.used_up_until(later), None);
         assert_eq!(limit.admit(10, later), Admission::Logged);
         assert_eq!(limit.due(later), None);
-        let told = limit.due(NOW + CALM).expect("nothing more was dropped");
-        assert!(told.contains("100 lines (1000 bytes)"), "{told}");
+        let line = limit.due(NOW + CALM).expect("nothing more was dropped");
+        assert!(line.contains("100 lines (1000 bytes)"), "{line}");
         assert!(limit.is_quiet());
     }
 

@@ -63,7 +63,7 @@ impl NodeFigures {
     /// cut, and a long address is left out.
     pub fn read(text: &str) -> Option<NodeFigures> {
         let is_short = text.len() <= MAX_FIGURES_BYTES;
-        let told: NodeFigures = serde_json::from_str(text).ok().filter(|_| is_short)?;
+        let parsed: NodeFigures = serde_json::from_str(text).ok().filter(|_| is_short)?;
         let word = |word: &str| plain_node(word).chars().take(MAX_WORD_CHARS).collect();
         let sentence = |text: String| -> String {
             let text = text.chars().take(MAX_REASON_CHARS);
@@ -71,15 +71,15 @@ impl NodeFigures {
         };
         let figure = |figure: u64| figure.min(MAX_FIGURE);
         Some(NodeFigures {
-            version: word(&told.version),
-            ready: told.ready,
-            reason: told.reason.map(sentence),
-            saturation: figure(told.saturation),
-            nearest: word(&told.nearest),
-            requests: figure(told.requests),
-            failed: figure(told.failed),
-            queue_micros: figure(told.queue_micros),
-            url: told.url.filter(|url| url.len() <= MAX_URL_BYTES),
+            version: word(&parsed.version),
+            ready: parsed.ready,
+            reason: parsed.reason.map(sentence),
+            saturation: figure(parsed.saturation),
+            nearest: word(&parsed.nearest),
+            requests: figure(parsed.requests),
+            failed: figure(parsed.failed),
+            queue_micros: figure(parsed.queue_micros),
+            url: parsed.url.filter(|url| url.len() <= MAX_URL_BYTES),
         })
     }
 

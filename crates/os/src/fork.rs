@@ -220,9 +220,10 @@ pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result
     let mut between = 0;
     // SAFETY: this process has one thread (checked above), so the orphan may run any code. While
     // the intermediate process uses this one's memory, this one is suspended, and it does nothing
-    // but call `announce`, which `told` finds behind its pointer.
-    let side =
-        unsafe { maitred_fork_orphan(told::<A>, (&raw mut announce).cast(), &raw mut between) };
+    // but call `announce`, which `announced` finds behind its pointer.
+    let side = unsafe {
+        maitred_fork_orphan(announced::<A>, (&raw mut announce).cast(), &raw mut between)
+    };
     match side {
         0 => Ok(Side::Parent),
         ORPHAN => {
@@ -233,7 +234,7 @@ pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result
     }
 }
 
-extern "C" fn told<A: FnMut(i32)>(announce: *mut c_void, pid: c_int) {
+extern "C" fn announced<A: FnMut(i32)>(announce: *mut c_void, pid: c_int) {
     // SAFETY: `fork_orphan` passes its own `announce`, and does not use it during the call.
     let announce = unsafe { &mut *announce.cast::<A>() };
     // A panic must not reach C, and an orphan that cannot be announced is a failure.

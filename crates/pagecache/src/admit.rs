@@ -178,8 +178,8 @@ fn control<'f>(
         return (CacheControl::default(), false);
     }
     let of_all = || CacheControl::of(headers::values(headers.clone(), "cache-control"));
-    let told = freshness::accel_expires(settings, headers.clone(), now);
-    if told.is_some_and(|seconds| seconds > 0) {
+    let seconds = freshness::accel_expires(settings, headers.clone(), now);
+    if seconds.is_some_and(|seconds| seconds > 0) {
         // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
         let control = CacheControl { listed, ..CacheControl::default() };
@@ -320,9 +320,9 @@ pub fn client_lines<'f>(
     for name in listed {
         named.insert(name.as_bytes());
     }
-    let is_told = |name: &[u8]| {
+    let is_stored = |name: &[u8]| {
         !headers::is_hop_by_hop(name)
-            && !REGENERATED.iter().any(|told| headers::is(name, told))
+            && !REGENERATED.iter().any(|regenerated| headers::is(name, regenerated))
             && !named.contains(name)
             && !is_for_cache(settings, name)
     };
@@ -336,7 +336,7 @@ pub fn client_lines<'f>(
         let date = httpdate::fmt_http_date(at);
         headers::write_line(&mut lines, b"Date", date.as_bytes());
     }
-    for (name, value) in headers.filter(|(name, _)| is_told(name)) {
+    for (name, value) in headers.filter(|(name, _)| is_stored(name)) {
         headers::write_line(&mut lines, name, value);
     }
     lines.into()

@@ -240,9 +240,9 @@ pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
 
 /// Whether a cookie is usually not set by the site.
 fn is_third_party(name: &[u8]) -> bool {
-    THIRD_PARTY.iter().any(|told| match told.strip_suffix('*') {
+    THIRD_PARTY.iter().any(|known| match known.strip_suffix('*') {
         Some(start) => name.starts_with(start.as_bytes()),
-        None => told.as_bytes() == name,
+        None => known.as_bytes() == name,
     })
 }
 
@@ -251,8 +251,8 @@ fn is_third_party(name: &[u8]) -> bool {
 fn is_public(settings: &Settings, name: &[u8]) -> bool {
     let keyed = &settings.key.cookies;
     let (bypass, no_store) = (&settings.bypass.cookies, &settings.no_store.cookies);
-    let mut told = settings.public_cookies.iter().chain(bypass).chain(no_store);
-    keyed.iter().any(|keyed| keyed.as_bytes() == name) || told.any(|one| one.matches(name))
+    let mut known = settings.public_cookies.iter().chain(bypass).chain(no_store);
+    keyed.iter().any(|keyed| keyed.as_bytes() == name) || known.any(|one| one.matches(name))
 }
 
 #[cfg(test)]

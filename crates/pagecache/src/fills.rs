@@ -154,7 +154,7 @@ impl<W> Fills<W> {
         })
     }
 
-    /// Ends a fill. `tell` sends a notice to a waiter, and returns whether that waiter still
+    /// Ends a fill. `notify` sends a notice to a waiter, and returns whether that waiter still
     /// exists: if not, the next one becomes the filler.
     pub fn finish(
         &self,
@@ -162,7 +162,7 @@ impl<W> Fills<W> {
         ticket: Ticket,
         how: FillResult,
         now: Millis,
-        mut tell: impl FnMut(W, FillNotice) -> bool,
+        mut notify: impl FnMut(W, FillNotice) -> bool,
     ) {
         let ended = self.with(key, |shard, hash| {
             let is_current = shard.filling.get(key).is_some_and(|now| now.ticket == ticket);
@@ -184,14 +184,14 @@ impl<W> Fills<W> {
             Some(filling.waiters)
         });
         let Some(mut waiters) = ended else { return };
-        let told = match how {
+        let notified = match how {
             FillResult::Stored => FillNotice::Retry,
             FillResult::NotStored | FillResult::OfRequest => FillNotice::PassThrough,
             FillResult::ServedStale => FillNotice::UseStale,
-            FillResult::Failed => return self.pass_on(key, waiters, now, &mut tell),
+            FillResult::Failed => return self.pass_on(key, waiters, now, &mut notify),
         };
         for waiter in waiters.drain(..) {
-            tell(waiter, told);
+            notify(waiter, notified);
         }
     }
 
@@ -201,7 +201,7 @@ impl<W> Fills<W> {
         key: &Key,
         mut waiters: VecDeque<W>,
         now: Millis,
-        tell: &mut impl FnMut(W, FillNotice) -> bool,
+        notify: &mut impl FnMut(W, FillNotice) -> bool,
     ) {
         while let Some(next) = waiters.pop_front() {
             let begun = self.with(key, |shard, _| match shard.filling.get_mut(key) {
@@ -215,11 +215,11 @@ impl<W> Fills<W> {
             let ticket = match begun {
                 Ok(ticket) => ticket,
                 Err(_) => {
-                    tell(next, FillNotice::PassThrough);
+                    notify(next, FillNotice::PassThrough);
                     return;
                 }
             };
-            if tell(next, FillNotice::Fill(ticket)) {
+            if notify(next, FillNotice::Fill(ticket)) {
                 return;
             }
             let left = self.with(key, |shard, _| {
@@ -326,12 +326,12 @@ mod tests {
         how: FillResult,
         now: Millis,
     ) -> Vec<(u32, FillNotice)> {
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         fills.finish(&key("a"), ticket, how, now, |who, what| {
-            told.push((who, what));
+            notified.push((who, what));
             true
         });
-        told
+        notified
     }
 
     #[test]
@@ -342,9 +342,9 @@ mod tests {
             assert_eq!(fills.join(&key("a"), 1, AGE, || who), Joined::Wait);
         }
         assert!(matches!(fills.join(&key("b"), 1, AGE, || 0), Joined::Fill(_)));
-        let told = finish(&fills, ticket, FillResult::Stored, 2);
-        assert_eq!(told.len(), 999);
-        assert!(told.iter().all(|(_, told)| *told == FillNotice::Retry));
+        let notified = finish(&fills, ticket, FillResult::Stored, 2);
+        assert_eq!(notified.len(), 999);
+        assert!(notified.iter().all(|(_, notified)| *notified == FillNotice::Retry));
         assert_eq!(fills.len(), 1);
     }
 
@@ -364,14 +364,14 @@ mod tests {
         for who in 1..4 {
             fills.join(&key("a"), 0, AGE, || who);
         }
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         // The first who waits has gone in the meantime.
         fills.finish(&key("a"), ticket, FillResult::Failed, 1, |who, what| {
-            told.push((who, what));
+            notified.push((who, what));
             who != 1
         });
-        let [(1, FillNotice::Fill(_)), (2, FillNotice::Fill(next))] = told[..] else {
-            panic!("{told:?}")
+        let [(1, FillNotice::Fill(_)), (2, FillNotice::Fill(next))] = notified[..] else {
+            panic!("{notified:?}")
         };
         assert_eq!(finish(&fills, next, FillResult::Stored, 2), [(3, FillNotice::Retry)]);
         assert!(fills.is_empty());
@@ -426,8 +426,8 @@ mod tests {
         fills.join(&key("a"), AGE - 1, AGE, || 1);
         let second = fill(&fills, AGE);
         fills.join(&key("a"), AGE, AGE, || 2);
-        let told = finish(&fills, slow, FillResult::Stored, AGE);
-        assert_eq!(told, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
+        let notified = finish(&fills, slow, FillResult::Stored, AGE);
+        assert_eq!(notified, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
         // The other one goes on, and who comes now waits for that.
         assert_eq!(fills.join(&key("a"), AGE, AGE, || 3), Joined::Wait);
         assert_eq!(finish(&fills, second, FillResult::Stored, AGE), [(3, FillNotice::Retry)]);
@@ -442,8 +442,8 @@ mod tests {
             fills.join(&key("a"), 0, AGE, || who);
         }
         assert_eq!(fills.waiting(|who| *who == 1), 1);
-        let told = finish(&fills, ticket, FillResult::ServedStale, 1);
-        assert_eq!(told, [(1, FillNotice::UseStale), (2, FillNotice::UseStale)]);
+        let notified = finish(&fills, ticket, FillResult::ServedStale, 1);
+        assert_eq!(notified, [(1, FillNotice::UseStale), (2, FillNotice::UseStale)]);
         assert!(fills.is_empty() && fills.waiting(|_| true) == 0);
         // It is not taken for one that is never kept.
         fill(&fills, 2);
@@ -492,9 +492,9 @@ mod tests {
             let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut BTreeSet<u32>| {
                 let Some(ticket) = tickets.pop() else { return };
                 let mut begun = None;
-                fills.finish(&key("a"), ticket, how, now, |who, told| {
+                fills.finish(&key("a"), ticket, how, now, |who, notified| {
                     assert!(waiting.remove(&who));
-                    if let FillNotice::Fill(ticket) = told {
+                    if let FillNotice::Fill(ticket) = notified {
                         begun = Some(ticket);
                     }
                     // One in four has gone by then.

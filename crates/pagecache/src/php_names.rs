@@ -16,19 +16,19 @@ pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
         return false;
     }
     let (base, indexes) = split(name);
-    let mut told: Vec<u8> = mangled(base).collect();
+    let mut mangled_name: Vec<u8> = mangled(base).collect();
     let base_meant = pattern.before_index();
     let is_part_named = each_index(indexes).any(|index| {
         let may_be_meant =
-            is_any(index) && base_meant.as_ref().is_some_and(|base| base.matches(&told));
-        let is_named = pattern.matches(&told) || may_be_meant;
-        told.push(b'[');
-        told.extend_from_slice(index);
-        told.push(b']');
+            is_any(index) && base_meant.as_ref().is_some_and(|base| base.matches(&mangled_name));
+        let is_named = pattern.matches(&mangled_name) || may_be_meant;
+        mangled_name.push(b'[');
+        mangled_name.extend_from_slice(index);
+        mangled_name.push(b']');
         is_named
     });
     let whole: Vec<u8> = mangled(name).collect();
-    is_part_named || pattern.matches(&told) || pattern.matches(&whole)
+    is_part_named || pattern.matches(&mangled_name) || pattern.matches(&whole)
 }
 
 /// Whether PHP's variable for `name` could be that of `other`, contain it, or be an element of it.

@@ -133,8 +133,8 @@ impl SeatBoard {
             return None;
         }
         let since = Duration::from_nanos(self.request_since.load(Ordering::Relaxed));
-        let told = Some(since).filter(|since| !since.is_zero());
-        Some(told.unwrap_or_else(|| now.saturating_sub(self.ran_by_wall_clock())))
+        let since_start = Some(since).filter(|since| !since.is_zero());
+        Some(since_start.unwrap_or_else(|| now.saturating_sub(self.ran_by_wall_clock())))
     }
 
     fn ran_by_wall_clock(&self) -> Duration {

@@ -131,11 +131,11 @@ struct ExitLogging {
 /// whole server stops, or its pool restarts (`fpm_children_bury` in `fpm_children.c`).
 fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
     let planned = matches!(how, HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM));
-    let told =
+    let logged =
         |level, how| ExitLogging { level, how: Some(how), is_replaced: level > Level::Debug };
     match (cause, how) {
-        _ if quiet => told(Level::Debug, how),
-        (Some(Cause::Reload | Cause::Stop), _) if planned => told(Level::Debug, how),
+        _ if quiet => logged(Level::Debug, how),
+        (Some(Cause::Reload | Cause::Stop), _) if planned => logged(Level::Debug, how),
         (Some(Cause::Idle), _) if planned => {
             ExitLogging { level: Level::Debug, how: None, is_replaced: false }
         }
@@ -143,15 +143,15 @@ fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
         (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
             ExitLogging {
                 is_replaced: false,
-                ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
+                ..logged(Level::Notice, HowEnded::Exited(exit::RECYCLED))
             }
         }
         // A fatal error ends a script, and here its worker; php-fpm logs nothing then.
         (_, HowEnded::Exited(exit::BAILOUT)) => {
-            told(Level::Debug, HowEnded::Exited(exit::RECYCLED))
+            logged(Level::Debug, HowEnded::Exited(exit::RECYCLED))
         }
-        (_, HowEnded::Exited(exit::RECYCLED)) => told(Level::Notice, how),
-        _ => told(Level::Warning, how),
+        (_, HowEnded::Exited(exit::RECYCLED)) => logged(Level::Notice, how),
+        _ => logged(Level::Warning, how),
     }
 }
 
@@ -406,9 +406,9 @@ mod tests {
     #[test]
     fn a_crash_is_a_warning_with_its_successor() {
         for how in [HowEnded::Signaled(11), HowEnded::Exited(255), KILLED] {
-            let told = logging(None, how, false);
-            assert_eq!((told.level, told.how), (Level::Warning, Some(how)));
-            assert!(told.is_replaced);
+            let logged = logging(None, how, false);
+            assert_eq!((logged.level, logged.how), (Level::Warning, Some(how)));
+            assert!(logged.is_replaced);
         }
     }
 

@@ -38,7 +38,7 @@ pub struct Systemd {
     /// Interval of the statistics; zero is never.
     interval: Duration,
     has_watchdog: bool,
-    told: SystemdState,
+    notified: SystemdState,
 }
 
 /// What systemd knows, which stays true when another program takes over in this process.
@@ -101,27 +101,27 @@ impl Systemd {
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
-            told: SystemdState { state: ServiceState::Starting, ..SystemdState::default() },
+            notified: SystemdState { state: ServiceState::Starting, ..SystemdState::default() },
         }
     }
 
     /// The state for a program that takes over.
-    pub fn told(&self) -> SystemdState {
-        self.told
+    pub fn notified(&self) -> SystemdState {
+        self.notified
     }
 
     /// Resumes from the state of the previous program.
-    pub fn go_on(&mut self, told: SystemdState, now: Moment) {
-        self.told = told;
-        let next = told.next.unwrap_or(now);
-        self.told.next = self.after(now).map(|last| last.min(next));
+    pub fn go_on(&mut self, notified: SystemdState, now: Moment) {
+        self.notified = notified;
+        let next = notified.next.unwrap_or(now);
+        self.notified.next = self.after(now).map(|last| last.min(next));
     }
 
     /// When the next notification is due. The watchdog continues during a reload, but not when the
     /// server ends.
     pub fn deadline(&self) -> Option<Moment> {
-        match self.told.state {
-            ServiceState::Serving | ServiceState::Reloading => self.told.next,
+        match self.notified.state {
+            ServiceState::Serving | ServiceState::Reloading => self.notified.next,
             ServiceState::Starting | ServiceState::Stopping => None,
         }
     }
@@ -136,17 +136,17 @@ impl Systemd {
         let new = Systemd::found(fpm);
         if self.interval != new.interval {
             (self.interval, self.has_watchdog) = (new.interval, new.has_watchdog);
-            self.told.next = self.after(now);
+            self.notified.next = self.after(now);
         }
     }
 
     /// A reload starts. Whatever its outcome, [`Systemd::keep`] reports when it is over.
     pub fn reloads(&mut self) {
-        if matches!(self.told.state, ServiceState::Serving | ServiceState::Reloading) {
-            self.told.state = ServiceState::Reloading;
+        if matches!(self.notified.state, ServiceState::Serving | ServiceState::Reloading) {
+            self.notified.state = ServiceState::Reloading;
             // systemd needs the start time, to distinguish this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
-                Ok(since) => self.tell(&[NotifyState::Reloading, since]),
+                Ok(since) => self.notify(&[NotifyState::Reloading, since]),
                 Err(why) => debug!("the time is not known: {why}"),
             }
         }
@@ -155,7 +155,7 @@ impl Systemd {
     /// Notifies systemd of what has changed while the server serves, and of the statistics if that
     /// is due. `is_settled`: neither a reload nor an upgrade is going on.
     pub fn keep(&mut self, is_settled: bool, stats: impl FnOnce() -> ServerStats, now: Moment) {
-        match self.told.state {
+        match self.notified.state {
             ServiceState::Starting => self.serves(now),
             ServiceState::Reloading if is_settled => self.serves(now),
             ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
@@ -167,19 +167,19 @@ impl Systemd {
 
     /// The server ends.
     pub fn stops(&mut self) {
-        if self.told.state != ServiceState::Stopping {
-            self.told.state = ServiceState::Stopping;
-            self.tell(&[NotifyState::Stopping]);
+        if self.notified.state != ServiceState::Stopping {
+            self.notified.state = ServiceState::Stopping;
+            self.notify(&[NotifyState::Stopping]);
         }
     }
 
     /// The server serves, for the first time or after a reload, which does not delay what is due.
     fn serves(&mut self, now: Moment) {
-        let first = self.told.state == ServiceState::Starting;
-        self.told.state = ServiceState::Serving;
-        self.told.next = self.told.next.or_else(|| self.after(now));
+        let first = self.notified.state == ServiceState::Starting;
+        self.notified.state = ServiceState::Serving;
+        self.notified.next = self.notified.next.or_else(|| self.after(now));
         let pid = NotifyState::MainPid(std::process::id());
-        self.tell(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
+        self.notify(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
         if !first || !self.speaks {
             return;
         }
@@ -195,25 +195,25 @@ impl Systemd {
 
     /// Sends the statistics. READY=1 would end a reload that is going on.
     fn report(&mut self, figures: &ServerStats, now: Moment) {
-        let status = status(figures, self.told.requests, self.interval);
-        self.told.requests = figures.requests;
-        self.told.next = self.after(now);
-        let mut told = vec![NotifyState::Status(&status)];
-        if self.told.state == ServiceState::Serving {
-            told.insert(0, NotifyState::Ready);
+        let status = status(figures, self.notified.requests, self.interval);
+        self.notified.requests = figures.requests;
+        self.notified.next = self.after(now);
+        let mut notified = vec![NotifyState::Status(&status)];
+        if self.notified.state == ServiceState::Serving {
+            notified.insert(0, NotifyState::Ready);
         }
         if self.has_watchdog {
-            told.push(NotifyState::Watchdog);
+            notified.push(NotifyState::Watchdog);
         }
-        self.tell(&told);
+        self.notify(&notified);
     }
 
-    fn tell(&self, told: &[NotifyState<'_>]) {
+    fn notify(&self, notified: &[NotifyState<'_>]) {
         if !self.listens {
             return;
         }
-        if let Err(why) = sd_notify::notify(told) {
-            debug!("systemd was not told {told:?}: {why}");
+        if let Err(why) = sd_notify::notify(notified) {
+            debug!("systemd was not notified {notified:?}: {why}");
         }
     }
 }
@@ -260,14 +260,14 @@ mod tests {
             speaks: false,
             interval: TEN,
             has_watchdog: true,
-            told: SystemdState::default(),
+            notified: SystemdState::default(),
         }
     }
 
     #[test]
     fn no_reload_puts_off_what_is_due() {
         let mut systemd = listened();
-        systemd.told.state = ServiceState::Starting;
+        systemd.notified.state = ServiceState::Starting;
         assert_eq!(systemd.deadline(), None);
         systemd.serves(TEN);
         for second in 11..19 {
@@ -287,13 +287,13 @@ mod tests {
         let mut before = listened();
         before.serves(TEN);
         before.reloads();
-        let told = serde_json::to_string(&before.told()).unwrap();
+        let notified = serde_json::to_string(&before.notified()).unwrap();
         let mut after = listened();
-        after.go_on(serde_json::from_str(&told).unwrap(), Duration::from_secs(12));
-        assert_eq!(after.told(), before.told());
+        after.go_on(serde_json::from_str(&notified).unwrap(), Duration::from_secs(12));
+        assert_eq!(after.notified(), before.notified());
         // One that wrote nothing down served, and may have been silent for long.
         after.go_on(SystemdState::default(), TEN);
-        assert_eq!((after.told.state, after.deadline()), (ServiceState::Serving, Some(TEN)));
+        assert_eq!((after.notified.state, after.deadline()), (ServiceState::Serving, Some(TEN)));
     }
 
     #[test]

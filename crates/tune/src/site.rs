@@ -161,11 +161,11 @@ fn names<'a>(pools: impl Iterator<Item = (&'a Service, &'a Pool)>) -> String {
 }
 
 fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
-    let told = |why: &maitred_doctor::facts::Unknown| why.to_string();
+    let text = |why: &maitred_doctor::facts::Unknown| why.to_string();
     let memory = match &facts.machine.memory {
         Ok(memory) => *memory,
         Err(why) => {
-            return MemoryBudget { budget: Err(told(why)), base: Err(told(why)) };
+            return MemoryBudget { budget: Err(text(why)), base: Err(text(why)) };
         }
     };
     let own: f64 = private(pool).iter().sum();
@@ -174,7 +174,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
         base: Ok((memory.total - memory.available - own).max(0.0)),
     };
     match &service.group.memory {
-        Err(why) => MemoryBudget { budget: Err(told(why)), ..whole() },
+        Err(why) => MemoryBudget { budget: Err(text(why)), ..whole() },
         Ok(Some((limit, place))) if *limit < memory.total => MemoryBudget {
             budget: Ok((*limit, place.clone())),
             base: base_of_group(&service.group.used, own, opcache(pool)),

@@ -281,9 +281,9 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let told = beyond
-            .with_retry_after
-            .map_or(String::new(), |told| format!(", {} of them with Retry-After", percent(told)));
+        let retried = beyond.with_retry_after.map_or(String::new(), |retried| {
+            format!(", {} of them with Retry-After", percent(retried))
+        });
         let slow = match (beyond.p99, beyond.slow) {
             (Some(p99), _) => format!("p99 {}", humanize::duration(p99)),
             (None, Some(slow)) => format!("the slowest {}", humanize::duration(slow)),
@@ -291,7 +291,7 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
         };
         let recovery = beyond.recovery.map_or("none".to_owned(), humanize::duration);
         let text = format!(
-            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{retried} · without a response \
              {} · processor {} for each response (alone {}) · idle after {recovery}",
             humanize::digits(beyond.rate),
             percent(beyond.goodput),

@@ -13,9 +13,9 @@ pub(crate) fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
         |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
     let mut cache = draft.cache;
     let rules = &mut cache.rules;
-    let is_told = app.is_some() || draft.has_cookies;
+    let is_configured = app.is_some() || draft.has_cookies;
     let keeps_untold = !rules.valid.is_empty() || rules.heuristic;
-    rules.guards_cookies = draft.has_public || (keeps_untold && !is_told);
+    rules.guards_cookies = draft.has_public || (keeps_untold && !is_configured);
     let Some(app) = app else {
         return cache;
     };

@@ -54,21 +54,21 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
         ),
     ];
     for (mode, setting, sentence) in expected {
-        let told = remarks(&folder, &with(mode, setting));
-        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
-        assert_eq!(told, [sentence]);
+        let found = remarks(&folder, &with(mode, setting));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, [sentence]);
     }
     let text = "admin_url = \"http://node1\"\n[[sites]]\nroot = \"public\"\n";
-    let told = remarks(&folder, text);
+    let found = remarks(&folder, text);
     assert_eq!(
-        told[0].to_string(),
+        found[0].to_string(),
         "maitred.toml:1:13: `admin_url` has no effect: there is no `purge_log`, by which other \
          nodes know of this one"
     );
     let text = "[pools.shop]\nwatch = true\n[[sites]]\nroot = \"public\"\n";
-    let told = remarks(&folder, text);
+    let found = remarks(&folder, text);
     assert_eq!(
-        told[0].to_string(),
+        found[0].to_string(),
         "maitred.toml:2:9: `watch` has no effect in a pool whose `mode` is \"classic\", the \
          default; leave it out, or set `mode` to \"worker\" or \"snapshot\""
     );
@@ -96,9 +96,9 @@ fn each_setting_is_told_in_the_modes_that_do_not_heed_it_and_in_no_other() {
         for mode in ["classic", "worker", "snapshot"] {
             let again = mode != "classic" && setting.starts_with("script");
             let setting = if again { "" } else { setting };
-            let told = !remarks(&folder, &with(mode, setting)).is_empty();
+            let found = !remarks(&folder, &with(mode, setting)).is_empty();
             let expected = unheeded.split(' ').any(|one| one == mode);
-            assert_eq!(told, expected, "{setting} in {mode}");
+            assert_eq!(found, expected, "{setting} in {mode}");
         }
     }
 }
@@ -123,60 +123,60 @@ fn what_says_no_more_than_holds_anyway_is_not_told() {
 #[test]
 fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
     let folder = Folder::new();
-    let told = |settings: &str| {
+    let found = |settings: &str| {
         let text = format!("[pools.shop]\n{settings}\n");
-        let told = remarks(&folder, &text);
-        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        let found = remarks(&folder, &text);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     for address in ["127.0.0.1:9000", "[::1]:9000", "0.0.0.0:9000"] {
-        let open = told(&format!("listen = \"{address}\""));
+        let open = found(&format!("listen = \"{address}\""));
         assert_eq!(open.len(), 1, "{address}: {open:?}");
         let begins =
             "maitred.toml:2:10: `listen` is a TCP address without `listen_allowed_clients`";
         assert!(open[0].starts_with(begins), "{open:?}");
         let bounded = format!("listen = \"{address}\"\nlisten_allowed_clients = [\"10.0.0.5\"]");
-        assert_eq!(told(&bounded), Vec::<String>::new());
+        assert_eq!(found(&bounded), Vec::<String>::new());
     }
-    assert_eq!(told("listen = \"/run/shop.sock\""), Vec::<String>::new());
+    assert_eq!(found("listen = \"/run/shop.sock\""), Vec::<String>::new());
 }
 
 #[test]
 fn client_certificates_that_plain_http_does_without_get_a_warning() {
     let folder = Folder::new();
-    let told = |top: &str, setting: &str| {
+    let found = |top: &str, setting: &str| {
         let text = format!(
             "{top}\n[tls]\nclient_certificates = \"required\"\nclient_ca = \"site.pem\"\n\
              certificates = {{ cert = \"site.pem\", key = \"site.key\" }}\n{setting}\n\
              [[sites]]\nroot = \"public\"\n"
         );
-        let told = remarks(&folder, &text);
-        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        let found = remarks(&folder, &text);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let open = told("listen = \":80\"", "");
+    let open = found("listen = \":80\"", "");
     assert_eq!(open.len(), 1, "{open:?}");
     assert!(
         open[0].starts_with("maitred.toml:3:23: `client_certificates` is \"required\""),
         "{open:?}"
     );
-    assert_eq!(told("listen = \":80\"", "redirect = 301"), Vec::<String>::new());
-    assert_eq!(told("", ""), Vec::<String>::new());
+    assert_eq!(found("listen = \":80\"", "redirect = 301"), Vec::<String>::new());
+    assert_eq!(found("", ""), Vec::<String>::new());
 }
 
 #[test]
 fn proxies_at_every_address_get_a_warning() {
     let folder = Folder::new();
-    let told = |top: &str| {
-        let told = remarks(&folder, &format!("{top}\n[[sites]]\nroot = \"public\"\n"));
-        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let found = |top: &str| {
+        let found = remarks(&folder, &format!("{top}\n[[sites]]\nroot = \"public\"\n"));
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     for all in ["0.0.0.0/0", "::/0"] {
-        let open = told(&format!("trusted_proxies = [\"10.0.0.1\", \"{all}\"]"));
+        let open = found(&format!("trusted_proxies = [\"10.0.0.1\", \"{all}\"]"));
         let begins = format!("maitred.toml:1:19: `trusted_proxies` has {all}, every address");
         assert!(open.len() == 1 && open[0].starts_with(&begins), "{open:?}");
-        let bounded = told(&format!("trusted_proxies = \"{all}\"\ntrusted_recursive = false"));
+        let bounded = found(&format!("trusted_proxies = \"{all}\"\ntrusted_recursive = false"));
         assert_eq!(bounded, Vec::<String>::new());
     }
-    assert_eq!(told("trusted_proxies = \"10.0.0.0/8\""), Vec::<String>::new());
+    assert_eq!(found("trusted_proxies = \"10.0.0.0/8\""), Vec::<String>::new());
 }
 
 /// All files with this ending below a directory of the project.
@@ -237,7 +237,7 @@ fn expect_silence(settings: &str, page: &Path) {
         .collect();
     let text = format!("[pools.shop]\n{lines}[[sites]]\nroot = \"public\"\n");
     if let Ok(config) = folder.parse(&text) {
-        let told = maitred_config::remarks(&text, page, &config);
-        assert_eq!(told, [], "{}: {text}", page.display());
+        let found = maitred_config::remarks(&text, page, &config);
+        assert_eq!(found, [], "{}: {text}", page.display());
     }
 }

@@ -200,9 +200,9 @@ mod tests {
         facts.machine.somaxconn = Ok(8192);
         pool(&mut facts).listen.as_mut().unwrap().backlog = 8192;
         pool(&mut facts).max_children = 22;
-        told(&mut facts).script_p50 = Ok(0.05);
+        reported(&mut facts).script_p50 = Ok(0.05);
         expect("D10", &facts, Warn, "8192 requests may wait for 22 workers: 18.6 s");
-        told(&mut facts).script_p50 = unknown();
+        reported(&mut facts).script_p50 = unknown();
         expect("D10", &facts, Warn, "few are quicker");
         pool(&mut facts).listen.as_mut().unwrap().backlog = 511;
         expect("D10", &facts, CannotTell, "511 requests may wait");

@@ -204,11 +204,11 @@ mod tests {
         pool(&mut facts).max_children = 30;
         expect("D4", &facts, Fail, "scripts compute for 60 %");
         let mut facts = php_fpm();
-        told(&mut facts).contention = Ok(0.8);
+        reported(&mut facts).contention = Ok(0.8);
         expect("D4", &facts, Warn, "wait 0.8 s for a processor");
         let mut facts = php_fpm();
-        told(&mut facts).cpu_share = Ok(0.1);
-        told(&mut facts).queue_wait_p99 = Ok(0.5);
+        reported(&mut facts).cpu_share = Ok(0.1);
+        reported(&mut facts).queue_wait_p99 = Ok(0.5);
         expect("D4", &facts, Warn, "waited 500 ms or longer");
         // A control group that has room is no reason to be silent, and one that has none is.
         facts.services[0].group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
@@ -222,19 +222,19 @@ mod tests {
     fn a_pool_that_finds_its_size_is_held_back_by_somebodys_number_only() {
         let mut facts = php_fpm();
         pool(&mut facts).manager = Manager::Found;
-        told(&mut facts).queue_wait_p99 = Ok(0.5);
+        reported(&mut facts).queue_wait_p99 = Ok(0.5);
         for (binding, is_found) in [("max_children", true), ("cpu", false), ("downstream", false)] {
-            told(&mut facts).binding = Ok(Some(binding.to_owned()));
+            reported(&mut facts).binding = Ok(Some(binding.to_owned()));
             if is_found {
                 expect("D4", &facts, Warn, "max_children = 8 is what holds more")
             } else {
                 expect_ok("D4", &facts)
             }
         }
-        told(&mut facts).binding = Ok(Some("max_children".to_owned()));
-        told(&mut facts).queue_wait_p99 = Ok(0.001);
+        reported(&mut facts).binding = Ok(Some("max_children".to_owned()));
+        reported(&mut facts).queue_wait_p99 = Ok(0.001);
         expect_ok("D4", &facts);
-        told(&mut facts).queue_wait_p99 = unknown();
+        reported(&mut facts).queue_wait_p99 = unknown();
         expect_ok("D4", &facts);
     }
 
@@ -244,18 +244,18 @@ mod tests {
         pool(&mut facts).manager = Manager::Found;
         pool(&mut facts).max_children = 500;
         expect_ok("D4", &facts);
-        told(&mut facts).contention = Ok(0.8);
+        reported(&mut facts).contention = Ok(0.8);
         expect("D4", &facts, Warn, "wait 0.8 s for a processor");
         let found = look("D4", &facts);
         assert!(found[0].fix.contains("max_children"), "{found:#?}");
-        told(&mut facts).contention = unknown();
+        reported(&mut facts).contention = unknown();
         expect_ok("D4", &facts);
     }
 
     #[test]
     fn without_the_split_only_absurd_numbers_are_named() {
         let mut facts = php_fpm();
-        told(&mut facts).cpu_share = unknown();
+        reported(&mut facts).cpu_share = unknown();
         expect("D4", &facts, CannotTell, "not given");
         pool(&mut facts).max_children = 125;
         expect("D4", &facts, Info, "125 workers on 4.0 processors");

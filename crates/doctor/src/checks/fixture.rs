@@ -282,6 +282,6 @@ pub fn pool(facts: &mut Facts) -> &mut Pool {
 }
 
 /// Live stats of the first pool.
-pub fn told(facts: &mut Facts) -> &mut Live {
+pub fn reported(facts: &mut Facts) -> &mut Live {
     pool(facts).live.as_mut().unwrap()
 }

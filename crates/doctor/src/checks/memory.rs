@@ -337,7 +337,7 @@ mod tests {
         expect("D1", &facts, Fail, "110 workers x 30 MiB (private, p95)");
         pool(&mut facts).max_children = 90;
         expect("D1", &facts, Warn, "by RSS, would say 79 workers");
-        told(&mut facts).workers = unknown();
+        reported(&mut facts).workers = unknown();
         expect("D1", &facts, Fail, "90 workers x 128 MiB (memory_limit: the worst case)");
         pool(&mut facts).ini = unknown();
         expect("D1", &facts, CannotTell, "not given");
@@ -406,16 +406,16 @@ mod tests {
     #[test]
     fn few_workers_though_memory_allows_more_were_sized_by_rss() {
         let mut facts = php_fpm();
-        let workers = told(&mut facts).workers.as_mut().unwrap();
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
         workers.iter_mut().for_each(|worker| worker.private = Ok(20.0 * MB));
         expect_ok("D2", &facts);
-        told(&mut facts).limit_reached = Ok(3);
+        reported(&mut facts).limit_reached = Ok(3);
         expect("D2", &facts, Warn, "20 MiB private (p95) of 45 MiB resident");
         // A pool with `pm = auto` does not use RSS.
         pool(&mut facts).manager = Manager::Found;
         expect_ok("D2", &facts);
         pool(&mut facts).manager = Manager::Static;
-        told(&mut facts).workers = unknown();
+        reported(&mut facts).workers = unknown();
         expect("D2", &facts, CannotTell, "could be measured");
         pool(&mut facts).live = unknown();
         expect("D2", &facts, CannotTell, "not given");

@@ -86,7 +86,7 @@ mod tests {
         expect_ok("D14", &facts);
         pool(&mut facts).manager = Manager::Ondemand;
         expect("D14", &facts, Warn, "20.0 requests a second");
-        told(&mut facts).rate = Ok(0.1);
+        reported(&mut facts).rate = Ok(0.1);
         expect_ok("D14", &facts);
         pool(&mut facts).idle_timeout = Duration::from_secs(2);
         expect("D14", &facts, Warn, "process_idle_timeout = 2 s");

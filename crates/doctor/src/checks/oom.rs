@@ -141,7 +141,7 @@ mod tests {
         expect("D18", &facts, Warn, "OOMPolicy is not set");
         facts.services[0].group.kills_all = true;
         expect("D18", &facts, Warn, "memory.oom.group");
-        let workers = told(&mut facts).workers.as_mut().unwrap();
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
         workers[3].oom_score_adj = Ok(0);
         expect("D18", &facts, Warn, "workers have oom_score_adj 0");
     }

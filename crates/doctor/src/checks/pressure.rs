@@ -123,7 +123,7 @@ mod tests {
         expect("D6", &facts, Fail, "80 pages came from swap");
         facts.machine.swapped_in = unknown();
         expect("D6", &facts, CannotTell, "pages");
-        told(&mut facts).workers.as_mut().unwrap()[0].swapped = Ok((MB, 3.0 * MB));
+        reported(&mut facts).workers.as_mut().unwrap()[0].swapped = Ok((MB, 3.0 * MB));
         expect("D6", &facts, Fail, "3 MiB of its workers' memory");
         facts.machine.memory.as_mut().unwrap().available = 0.2 * GB;
         facts.machine.swaps =

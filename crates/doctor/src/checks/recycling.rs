@@ -116,12 +116,12 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
                 .fix(format!("{} = {enough:.0} or more", name(kind)));
         }
     }
-    let told = match &cost {
+    let reported = match &cost {
         Ok(CpuCost { start, .. }) => format!("a start takes {} of a processor", duration(*start)),
         Err(why) => format!("what a start costs is not known: {why}"),
     };
     if limit <= SELDOM {
-        let seen = format!("{} = {limit}; growth was not measured; {told}", name(kind));
+        let seen = format!("{} = {limit}; growth was not measured; {reported}", name(kind));
         sheet.report("recycling.few-requests", about, seen);
     }
     // maitred's workers exit at exactly the limit, too, but each has its replacement before.
@@ -132,7 +132,7 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
         }
     }
     if sheet.findings.len() == before {
-        sheet.ok(about, format!("{} = {limit}; {told}", name(kind)));
+        sheet.ok(about, format!("{} = {limit}; {reported}", name(kind)));
     }
 }
 
@@ -208,20 +208,20 @@ mod tests {
     fn starts_that_cost_much_are_told_where_a_worker_is_new() {
         let mut facts = php_fpm();
         pool(&mut facts).max_requests = 1_000;
-        let workers = told(&mut facts).workers.as_mut().unwrap();
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
         for worker in workers.iter_mut() {
             worker.requests = Ok(100 * worker.pid as u64);
             worker.cpu = Ok(0.06 + 0.002 * 100.0 * f64::from(worker.pid));
         }
         expect("D13", &facts, Info, "what a start costs is not known: no worker is new");
-        let workers = told(&mut facts).workers.as_mut().unwrap();
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
         (workers[0].requests, workers[0].cpu) = (Ok(0), Ok(0.06));
         expect("D13", &facts, Warn, "a start takes 60 ms of a processor, a request 2 ms: 3.0 %");
         let found = look("D13", &facts);
         assert!(found[0].fix.contains("= 6000 or more"), "{found:?}");
         pool(&mut facts).max_requests = 10_000;
         expect_ok("D13", &facts);
-        told(&mut facts).workers.as_mut().unwrap()[2].cpu = unknown();
+        reported(&mut facts).workers.as_mut().unwrap()[2].cpu = unknown();
         pool(&mut facts).max_requests = 1_000;
         expect("D13", &facts, Info, "is not known: not given");
     }
@@ -231,7 +231,7 @@ mod tests {
         let mut facts = php_fpm();
         pool(&mut facts).max_requests = 0;
         let mut grow = |each: f64| {
-            let workers = told(&mut facts).workers.as_mut().unwrap();
+            let workers = reported(&mut facts).workers.as_mut().unwrap();
             for worker in workers {
                 let requests = 1_000 * worker.pid as u64;
                 worker.requests = Ok(requests);
@@ -243,17 +243,17 @@ mod tests {
         assert!(look("D13", &grow(3_000.0))[0].fix.contains("= 6991"));
         expect_ok("D13", &grow(10.0));
         let mut few = grow(3_000.0);
-        told(&mut few).workers.as_mut().unwrap().truncate(4);
+        reported(&mut few).workers.as_mut().unwrap().truncate(4);
         expect("D13", &few, Info, "whether workers grow was not measured");
     }
 
     #[test]
     fn workers_that_go_together_are_found() {
         let mut facts = php_fpm();
-        let workers = told(&mut facts).workers.as_mut().unwrap();
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
         workers.iter_mut().for_each(|worker| worker.requests = Ok(6_900 + worker.pid as u64));
         expect("D13", &facts, Warn, "8 workers have served 6901 to 6908 requests");
-        told(&mut facts).workers.as_mut().unwrap()[0].requests = unknown();
+        reported(&mut facts).workers.as_mut().unwrap()[0].requests = unknown();
         expect("D13", &facts, CannotTell, "replaced at once");
         pool(&mut facts).live = unknown();
         expect("D13", &facts, CannotTell, "not given");

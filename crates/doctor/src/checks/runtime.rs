@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn an_opcache_that_is_full_is_found() {
         let mut facts = php_fpm();
-        let opcache = told(&mut facts).opcache.as_mut().unwrap().as_mut().unwrap();
+        let opcache = reported(&mut facts).opcache.as_mut().unwrap().as_mut().unwrap();
         opcache.free = MB;
         opcache.wasted = 20.0 * MB;
         opcache.memory_restarts = 2;
@@ -262,7 +262,7 @@ mod tests {
         expect("D15", &facts, Fail, "16000 of 16229 keys");
         expect("D15", &facts, Warn, "strings is full");
         expect("D15", &facts, Warn, "33 % of OPcache is wasted");
-        told(&mut facts).opcache = unknown();
+        reported(&mut facts).opcache = unknown();
         expect("D15", &facts, CannotTell, "how full OPcache is");
     }
 

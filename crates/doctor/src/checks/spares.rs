@@ -208,7 +208,7 @@ mod tests {
             }))
         };
         expect("D12", &facts, Info, "--access-log FILE shows it");
-        told(&mut facts).script_p50 = Ok(0.1);
+        reported(&mut facts).script_p50 = Ok(0.1);
         facts.arrivals = arrivals(40.0);
         expect_ok("D12", &facts);
         facts.arrivals = arrivals(200.0);
@@ -232,7 +232,7 @@ mod tests {
         facts.arrivals = arrivals(500.0);
         assert_eq!(fix(&facts), "pm = static", "50 of 50 workers");
         facts.arrivals = arrivals(200.0);
-        told(&mut facts).script_p50 = unknown();
+        reported(&mut facts).script_p50 = unknown();
         expect("D12", &facts, CannotTell, "how long scripts take");
         facts.arrivals = unknown();
         expect("D12", &facts, CannotTell, "how fast requests come");

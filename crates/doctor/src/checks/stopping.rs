@@ -133,7 +133,7 @@ mod tests {
         expect_ok("D17", &php_fpm());
         expect_ok("D17", &maitred());
         let mut facts = php_fpm();
-        told(&mut facts).script_p99 = Ok(45.0);
+        reported(&mut facts).script_p99 = Ok(45.0);
         expect("D17", &facts, Warn, "takes 45 s or longer");
         facts.services[0].control_timeout = Duration::ZERO;
         expect("D17", &facts, Fail, "process_control_timeout = 0");

@@ -329,14 +329,14 @@ fn live(world: &World, master: i32, all: &[processes::Proc], pool: &Pool) -> Liv
             worker.requests = known.ok_or_else(|| Unknown("it has started just now".to_owned()));
         }
     }
-    let told = |get: &dyn Fn(&status_page::Status) -> Option<f64>| {
+    let of_status = |get: &dyn Fn(&status_page::Status) -> Option<f64>| {
         let status = known(&status)?;
         get(status).ok_or_else(|| Unknown("the status page does not tell".to_owned()))
     };
     Live {
         workers,
-        script_p50: told(&|status| status.script(0.5)),
-        script_p99: told(&|status| status.script(0.99)),
+        script_p50: of_status(&|status| status.script(0.5)),
+        script_p99: of_status(&|status| status.script(0.99)),
         queue_wait_p99: Unknown::because("php-fpm does not know how long requests wait"),
         cpu_share: Unknown::because(
             "php-fpm does not tell which part of their time scripts compute",
@@ -345,7 +345,7 @@ fn live(world: &World, master: i32, all: &[processes::Proc], pool: &Pool) -> Liv
         binding: Ok(None),
         limit_reached: known(&status).map(|status| status.limit_reached),
         queue_max: known(&status).map(|status| status.queue_max),
-        rate: told(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
+        rate: of_status(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
         opcache: Unknown::because(
             "php-fpm reports it to its own scripts only (opcache_get_status())",
         ),

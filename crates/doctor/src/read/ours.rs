@@ -78,8 +78,8 @@ pub(super) fn service(
         });
         pool.live = live(world, &status, &pool, all);
         if let Ok(status) = &status {
-            let told = status.pools.iter().find(|told| told.name == of.name);
-            let limit = told.and_then(|told| u32::try_from(told.workers.limit).ok());
+            let reported = status.pools.iter().find(|reported| reported.name == of.name);
+            let limit = reported.and_then(|reported| u32::try_from(reported.workers.limit).ok());
             pool.max_children = limit.filter(|limit| *limit > 0).unwrap_or(pool.max_children);
         }
         pool
@@ -211,9 +211,9 @@ fn ask(world: &World, socket: &Path) -> Fact<ServerStatus> {
     let patience = world.patience();
     let place = socket.to_owned();
     // The connection itself may block until it is accepted.
-    let told = within(patience, move || talk(&place, patience));
+    let reported = within(patience, move || talk(&place, patience));
     let place = socket.display();
-    match told {
+    match reported {
         Some(Ok(status)) => Ok(status),
         Some(Err(why)) if why != SILENCE => {
             Unknown::because(format!("no server responds on {place} ({why})"))
@@ -273,11 +273,12 @@ fn live(
 ) -> Fact<Live> {
     let status = known(status)?;
     let mut pools = status.pools.iter();
-    let told = pools.find(|told| told.name == pool.section);
-    let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
+    let reported = pools.find(|reported| reported.name == pool.section);
+    let reported =
+        reported.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
     let served = || Unknown("no script has run yet".to_owned());
     let (cpu, blocked, waited) =
-        (half(&told.cpu_time), half(&told.blocked_time), half(&told.core_wait_time));
+        (half(&reported.cpu_time), half(&reported.blocked_time), half(&reported.core_wait_time));
     let unmeasured = || {
         Unknown(
             "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts \
@@ -285,7 +286,7 @@ fn live(
                 .to_owned(),
         )
     };
-    let is_enough = told.cpu_time.total.count >= ENOUGH;
+    let is_enough = reported.cpu_time.total.count >= ENOUGH;
     let share = cpu
         .zip(blocked)
         .filter(|_| is_enough)
@@ -295,17 +296,18 @@ fn live(
         .filter(|_| is_enough)
         .map(|(cpu, waited)| waited / cpu.max(f64::MIN_POSITIVE));
     Ok(Live {
-        workers: own_processes(status.pid, pool, all).and_then(|pids| workers(world, told, &pids)),
-        script_p50: half(&told.script_time).ok_or_else(served),
-        script_p99: of(&told.script_time).p99_seconds.ok_or_else(served),
-        queue_wait_p99: of(&told.queue_wait).p99_seconds.ok_or_else(served),
+        workers: own_processes(status.pid, pool, all)
+            .and_then(|pids| workers(world, reported, &pids)),
+        script_p50: half(&reported.script_time).ok_or_else(served),
+        script_p99: of(&reported.script_time).p99_seconds.ok_or_else(served),
+        queue_wait_p99: of(&reported.queue_wait).p99_seconds.ok_or_else(served),
         cpu_share: share.ok_or_else(unmeasured),
         contention: contention.ok_or_else(unmeasured),
-        binding: Ok(told.size.as_ref().map(|size| size.binding.clone())),
-        limit_reached: Ok(told.counters.count(Counter::LimitReached)),
-        queue_max: Ok(told.queue.max),
-        rate: Ok(told.requests as f64 / status.uptime_seconds.max(1.0)),
-        opcache: Ok(told.opcache.as_ref().map(|cache| opcache(&cache.figures))),
+        binding: Ok(reported.size.as_ref().map(|size| size.binding.clone())),
+        limit_reached: Ok(reported.counters.count(Counter::LimitReached)),
+        queue_max: Ok(reported.queue.max),
+        rate: Ok(reported.requests as f64 / status.uptime_seconds.max(1.0)),
+        opcache: Ok(reported.opcache.as_ref().map(|cache| opcache(&cache.figures))),
     })
 }
 
@@ -334,12 +336,12 @@ fn own_processes(supervisor: u32, pool: &Pool, all: &Fact<Vec<Proc>>) -> Fact<Ve
 }
 
 /// The pool's workers. The requests of each are not reported, only their sum.
-fn workers(world: &World, told: &PoolStatus, pids: &[i32]) -> Fact<Vec<Worker>> {
-    if pids.is_empty() && told.memory.measured != Measured::Nothing {
+fn workers(world: &World, reported: &PoolStatus, pids: &[i32]) -> Fact<Vec<Worker>> {
+    if pids.is_empty() && reported.memory.measured != Measured::Nothing {
         return Unknown::because("/proc does not show the server's workers");
     }
     let mut workers = processes::workers(world, pids);
-    let each = told.requests / (pids.len() as u64).max(1);
+    let each = reported.requests / (pids.len() as u64).max(1);
     for worker in &mut workers {
         worker.requests = Ok(each);
     }

@@ -95,10 +95,10 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     }
     let patience = world.patience();
     let (address, target) = (listen.to_owned(), path.to_owned());
-    let told = within(patience, move || talk(&address, &target, patience));
+    let reported = within(patience, move || talk(&address, &target, patience));
     let late =
         || Unknown(format!("its status page did not come within {} ms", patience.as_millis()));
-    let response = told.ok_or_else(late)?;
+    let response = reported.ok_or_else(late)?;
     let response =
         response.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
     let at = response.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);

@@ -210,7 +210,7 @@ impl Cache {
     /// Removes expired and purged pages: at the start, then once per [`SWEEP`] while there are
     /// files, or else after a page was stored or purged.
     pub async fn sweep(self: Arc<Cache>) {
-        let mut told = 0;
+        let mut logged = 0;
         loop {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
@@ -221,13 +221,13 @@ impl Cache {
             }
             self.note_recorded();
             let failed = self.store.stats().failed;
-            if failed > told {
-                let times = failed - told;
+            if failed > logged {
+                let times = failed - logged;
                 tracing::warn!(
                     "writing or evicting a page in cache_dir failed {times} times; is it full or \
                      read-only, or a file in it another user's?"
                 );
-                told = failed;
+                logged = failed;
             }
             tokio::time::sleep(SWEEP).await;
             if self.store.stats().disk.0 == 0 {
@@ -348,7 +348,7 @@ impl Cache {
 
     /// Ends the fetch of a page, and notifies the requests that wait.
     pub(crate) fn finish(&self, key: &Key, ticket: Ticket, how: FillResult) {
-        let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
+        let tell = |waiter: oneshot::Sender<_>, notice| waiter.send(notice).is_ok();
         self.fills.finish(key, ticket, how, now(), tell);
     }
 }

@@ -153,7 +153,7 @@ fn hear_proxy<'h>(
     // A proxy that names no client sends a request of its own, such as a health check.
     record.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if trust.proxies.contain(peer) {
-        record.id = RequestId::told(head);
+        record.id = RequestId::received(head);
     }
     Ok(Some(heard))
 }

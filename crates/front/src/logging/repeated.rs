@@ -339,15 +339,15 @@ impl Episodes {
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
-        let full = told(&mut self.full, now, |verb, lasted, _| {
+        let full = reported(&mut self.full, now, |verb, lasted, _| {
             format!("the connection limit {verb} reached for {lasted}")
         });
-        let accept = told(&mut self.accept, now, |verb, lasted, times| {
+        let accept = reported(&mut self.accept, now, |verb, lasted, times| {
             let have = agreeing(verb, 2);
             let attempts = plural(times, "attempt");
             format!("connections {have} not accepted at times for {lasted}: {attempts} failed")
         });
-        let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
+        let handshakes = reported(&mut self.handshakes, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let handshakes = plural(times, "incomplete TLS handshake");
             format!("for {lasted}, {handshakes} {have} aborted")
@@ -358,31 +358,31 @@ impl Episodes {
             let lost = plural_with(total, "line", "are");
             format!("the access log {verb} not written for {lasted}: up to {lost} lost")
         });
-        let cut = told(&mut self.cut, now, |verb, lasted, times| {
+        let cut = reported(&mut self.cut, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let connections = plural(times, "HTTP/2 connection");
             format!("{connections} of abusive clients {have} closed, in {lasted}")
         });
-        let heads = told(&mut self.heads, now, |verb, lasted, times| {
+        let heads = reported(&mut self.heads, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of requests refused because requests in progress hold \
                  too much memory {verb} {times}"
             )
         });
-        let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
+        let crowds = reported(&mut self.crowds, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of connections closed of addresses that have too many \
                  {verb} \
                  {times}"
             )
         });
-        let slow = told(&mut self.slow, now, |verb, lasted, times| {
+        let slow = reported(&mut self.slow, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of clients disconnected because they are too slow \
                  {verb} {times}"
             )
         });
-        let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
+        let proxied = reported(&mut self.proxied, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let connections = plural(times, "connection");
             format!("for {lasted}, {connections} without the PROXY protocol {have} closed")
@@ -400,17 +400,17 @@ impl Episodes {
             }));
             !mistakes.is_empty()
         });
-        let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
+        let websockets = reported(&mut self.websockets, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let websockets = plural(times, "WebSocket");
             format!("for {lasted}, {websockets} without a `proxy` {have} refused")
         });
-        let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
+        let unwatched = reported(&mut self.unwatched, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let workers = plural(times, "worker");
             format!("for {lasted}, {workers} {have} replaced that could not be watched")
         });
-        let unrefreshed = told(&mut self.unrefreshed, now, |verb, lasted, times| {
+        let unrefreshed = reported(&mut self.unrefreshed, now, |verb, lasted, times| {
             let have = agreeing(verb, times);
             let pages = plural(times, "stale page");
             format!("for {lasted}, {pages} of the cache {have} not refreshed")
@@ -420,7 +420,7 @@ impl Episodes {
             let requests = plural(times, "request");
             format!("for {lasted}, {requests} {have} failed by proxy: {server}")
         });
-        let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
+        let unknown = reported(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
         });
         let first = [full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown];
@@ -432,7 +432,7 @@ impl Episodes {
 }
 
 /// The line that is due for an episode: verb, duration and count.
-fn told(
+fn reported(
     episode: &mut LogThrottle<()>,
     now: Duration,
     line: impl Fn(&str, &str, u64) -> String,
@@ -450,7 +450,7 @@ fn told_of_each<K: Ord + Display>(
     let mut lines = Vec::new();
     episodes.retain(|about, episode| {
         let of = |verb: &str, lasted: &str, times| line(about, verb, lasted, times);
-        lines.extend(told(episode, now, of));
+        lines.extend(reported(episode, now, of));
         !episode.is_quiet()
     });
     lines

@@ -48,7 +48,7 @@ impl RequestId {
 
     /// The id that a trusted proxy has assigned; none without one, with several, or with characters
     /// that a log would have to escape.
-    pub fn told(head: &Head) -> Option<RequestId> {
+    pub fn received(head: &Head) -> Option<RequestId> {
         let mut values = head.values(HEADER);
         let value = values.next().filter(|_| values.next().is_none())?;
         let good = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
@@ -118,20 +118,20 @@ mod tests {
 
     #[test]
     fn a_proxy_s_id_is_taken_as_it_is_or_not_at_all() {
-        let told = |fields: &str| {
+        let received = |fields: &str| {
             let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
             let mut bytes = bytes::BytesMut::from(text.as_str());
             let parsed = HeadParser::new().parse(&mut bytes, &Limits::default());
-            RequestId::told(&parsed.unwrap().unwrap()).map(|id| id.as_str().to_owned())
+            RequestId::received(&parsed.unwrap().unwrap()).map(|id| id.as_str().to_owned())
         };
-        let told_one = |id: &str| told(&format!("X-Request-ID: {id}\r\n"));
+        let received_one = |id: &str| received(&format!("X-Request-ID: {id}\r\n"));
         for good in ["a", "7f1c-_.:/+=@", &"x".repeat(64)] {
-            assert_eq!(told_one(good).as_deref(), Some(good));
+            assert_eq!(received_one(good).as_deref(), Some(good));
         }
         for bad in ["", "a b", "a\"", "a,b", "\u{e9}", &"x".repeat(65)] {
-            assert_eq!(told_one(bad), None, "{bad}");
+            assert_eq!(received_one(bad), None, "{bad}");
         }
-        assert_eq!(told("X-Request-Id: a\r\nX-Request-Id: b\r\n"), None);
-        assert_eq!(told(""), None);
+        assert_eq!(received("X-Request-Id: a\r\nX-Request-Id: b\r\n"), None);
+        assert_eq!(received(""), None);
     }
 }

@@ -122,10 +122,10 @@ fn exit_code(report: &Report) -> u8 {
 fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM])?;
     let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
+    let requested = stop.clone();
     std::thread::Builder::new().spawn(move || {
         if signals.wait().is_ok() {
-            told.store(true, Ordering::Relaxed);
+            requested.store(true, Ordering::Relaxed);
         }
         let _ = signals.wait();
         std::process::exit(EXIT_PARTIAL.into())

@@ -57,8 +57,8 @@ impl ServerWatch {
         let mut seer = Sampler::new(source);
         let first = seer.look().map_err(BenchError::Now)?;
         let over = Arc::new(AtomicBool::new(false));
-        let (told, what) = (over.clone(), what.to_owned());
-        let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &told));
+        let (is_over, what) = (over.clone(), what.to_owned());
+        let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &is_over));
         let thread =
             thread.map_err(|why| BenchError::Now(format!("cannot start a thread: {why}")))?;
         Ok(ServerWatch { over, thread })

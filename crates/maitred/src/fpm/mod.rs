@@ -206,8 +206,8 @@ fn say_background(config: &Config) {
 /// The end of the message of a successful test: an empty line until PHP 8.3 (php-src pull request
 /// 11074).
 fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
-    let told = || php::ask_where(&flags.php, None).branch;
-    match version.map(str::to_owned).or_else(told).as_deref() {
+    let branch_of_php = || php::ask_where(&flags.php, None).branch;
+    match version.map(str::to_owned).or_else(branch_of_php).as_deref() {
         Some("8.1" | "8.2") => "\n",
         _ => "",
     }

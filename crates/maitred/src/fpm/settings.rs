@@ -218,14 +218,14 @@ fn file(flags: &Flags, version: Option<&str>) -> PathBuf {
     if let Some((_, file)) = named.next() {
         return PathBuf::from(file);
     }
-    let told = php::ask_where(&flags.php, version);
-    if let Some(file) = told.config {
+    let found = php::ask_where(&flags.php, version);
+    if let Some(file) = found.config {
         return PathBuf::from(file);
     }
     if let Some(prefix) = &flags.prefix {
         return prefix.join("etc/php-fpm.conf");
     }
-    let branch = version.map(str::to_owned).or(told.branch);
+    let branch = version.map(str::to_owned).or(found.branch);
     let debian = branch.map(|branch| PathBuf::from(format!("/etc/php/{branch}/fpm/php-fpm.conf")));
     let others = FILES.iter().map(PathBuf::from);
     let mut all = debian.iter().cloned().chain(others);

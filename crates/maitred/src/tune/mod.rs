@@ -77,16 +77,16 @@ const DONE: u8 = 2;
 /// Interruption by a signal.
 #[derive(Clone, Default)]
 struct Interruption {
-    told: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     state: Arc<AtomicU8>,
 }
 
 impl Interruption {
     /// A signal interrupts it. Returns whether it will stop early.
-    fn tell(&self) -> bool {
+    fn request(&self) -> bool {
         let ends = self.pass(ENDING) || self.state.load(Ordering::SeqCst) == ENDING;
         if ends {
-            self.told.store(true, Ordering::SeqCst);
+            self.requested.store(true, Ordering::SeqCst);
         }
         ends
     }
@@ -172,7 +172,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     // Before any thread starts: one that does not block the signals would be ended by them.
     let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
     let (site, findings) = find(&asked.server)?;
-    if stop.told.load(Ordering::SeqCst) {
+    if stop.requested.load(Ordering::SeqCst) {
         return Err(TuneError::Stopped);
     }
     if asked.course.undo {
@@ -186,7 +186,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober =
-        Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(TuneError::Usage)?;
+        Prober::new(&wish.headers, Arc::clone(&stop.requested)).map_err(TuneError::Usage)?;
     // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
     if let Some(user) = owner.map(|owner| owner.uid).or(site.pool.user) {
@@ -206,7 +206,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
-        stop: &stop.told,
+        stop: &stop.requested,
         began,
         progress: &mut |what, left| progress.say(what, left),
     };
@@ -429,8 +429,8 @@ fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Count
     let pool = site.pool.clone();
     if site.service.kind != PhpServer::Maitred {
         return Box::new(move || {
-            let told = maitred_doctor::read::counted(&pool, PATIENCE);
-            told.map_err(|why| why.to_string())
+            let reported = maitred_doctor::read::counted(&pool, PATIENCE);
+            reported.map_err(|why| why.to_string())
         });
     }
     let reach = reach(asked);
@@ -439,8 +439,9 @@ fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Count
         let Reply::Status(status) = Client::reach(&reach)?.ask(&request)? else {
             return Err(UNEXPECTED.to_owned());
         };
-        let told = status.pools.iter().find(|told| told.name == pool.section);
-        let most = told.and_then(|told| Some((told.requests, told.peak_memory.p99_bytes?)));
+        let reported = status.pools.iter().find(|reported| reported.name == pool.section);
+        let most = reported
+            .and_then(|reported| Some((reported.requests, reported.peak_memory.p99_bytes?)));
         let (requests, memory) = most.ok_or("no script has run yet")?;
         Ok(vec![Counted { pid: 0, requests, memory }])
     })
@@ -522,10 +523,10 @@ fn stop_on_signals() -> io::Result<Interruption> {
     let signals =
         Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
     let stop = Interruption::default();
-    let told = stop.clone();
+    let requested = stop.clone();
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
-            let notice = if told.tell() {
+            let notice = if requested.request() {
                 "maitred: restoring all settings"
             } else {
                 "maitred: the setting is in use; only the report is missing"
@@ -543,13 +544,13 @@ mod tests {
     #[test]
     fn who_is_told_that_all_is_put_back_is_told_the_truth() {
         let stop = Interruption::default();
-        assert!(stop.tell() && stop.tell());
-        assert!(stop.told.load(Ordering::SeqCst));
+        assert!(stop.request() && stop.request());
+        assert!(stop.requested.load(Ordering::SeqCst));
         assert!(!stop.done(), "what was written has to be taken back");
         let stop = Interruption::default();
         assert!(stop.done());
-        assert!(!stop.tell(), "it stays");
-        assert!(!stop.told.load(Ordering::SeqCst));
+        assert!(!stop.request(), "it stays");
+        assert!(!stop.requested.load(Ordering::SeqCst));
     }
 
     #[test]

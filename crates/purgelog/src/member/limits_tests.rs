@@ -181,14 +181,14 @@ fn no_more_is_read_while_256_purges_are_being_applied() {
 #[test]
 fn another_server_of_the_same_name_is_named_once_and_ends_the_lease() {
     let mut member = member();
-    let mut told = |now| {
+    let mut logged = |now| {
         let registered = Some("k 5 live".to_owned());
         let steps = next(&mut member, now, RoundReply { registered, ..reply(1, Vec::new()) });
         assert!(steps.contains(&Step::Lease(0)));
         assert!(!steps.iter().any(|step| matches!(step, Step::Lease(1..))));
         steps.iter().filter(|step| **step == Step::Say(Remark::NameTaken)).count()
     };
-    assert_eq!(told(10), 0, "it may be the last word of this node's former process");
-    assert_eq!(told(20), 1);
-    assert_eq!(told(30), 0, "once");
+    assert_eq!(logged(10), 0, "it may be the last word of this node's former process");
+    assert_eq!(logged(20), 1);
+    assert_eq!(logged(30), 0, "once");
 }

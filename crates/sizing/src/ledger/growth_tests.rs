@@ -18,7 +18,7 @@ struct World {
     used: f64,
     workers: Vec<(i32, f64, u64)>,
     /// Their seats report their requests.
-    tells: bool,
+    reports: bool,
 }
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
             second: 0,
             used: FULL,
             workers: [7, 8, 9].map(|worker| (worker, 20.0, 1000)).into(),
-            tells: true,
+            reports: true,
         }
     }
 
@@ -50,10 +50,10 @@ impl World {
         let ids: Vec<i32> = self.workers.iter().map(|one| one.0).collect();
         let mut budget = Budget { exactly: 16, roughly: 64 };
         for due in self.rooms.due("www", &ids, 100 * self.second, &mut budget) {
-            let told = self.workers.iter().find(|one| one.0 == due.worker);
-            let (_, own, served) = *told.unwrap();
+            let worker = self.workers.iter().find(|one| one.0 == due.worker);
+            let (_, own, served) = *worker.unwrap();
             let has =
-                WorkerMemory { own: own * MB, most: None, served: self.tells.then_some(served) };
+                WorkerMemory { own: own * MB, most: None, served: self.reports.then_some(served) };
             self.rooms.measured("www", due, has);
         }
         let memory = Memory { limit: 1000.0 * MB, used: self.used * MB, by_group: true };
@@ -197,7 +197,7 @@ fn who_was_young_when_that_was_told_last_is_not_taken_for_it_when_it_has_grown()
     let mut world = World::warm();
     world.set(10, 20.0, 20);
     assert_eq!(world.looks(3), []);
-    world.tells = false;
+    world.reports = false;
     world.set(8, 100.0, 5000);
     world.set(10, 90.0, 5000);
     assert_eq!(world.looks(2), [8]);

@@ -159,8 +159,8 @@ impl PoolMemory {
         (self.workers, self.coming) = (workers.len(), 0);
         let present: HashSet<i32> = workers.iter().copied().collect();
         let has_left = |one: &&WorkerRecord| !present.contains(&one.worker);
-        let told = self.measured.iter().filter(has_left).filter_map(|one| one.has.most);
-        self.left = told.fold(self.left, f64::max);
+        let reported = self.measured.iter().filter(has_left).filter_map(|one| one.has.most);
+        self.left = reported.fold(self.left, f64::max);
         self.measured.retain(|one| present.contains(&one.worker));
         let seen: HashSet<i32> = self.measured.iter().map(|one| one.worker).collect();
         let new = workers.iter().copied().filter(|one| !seen.contains(one));
@@ -202,15 +202,15 @@ impl PoolMemory {
         let is_young = has.served.is_some_and(|served| served <= YOUNG_REQUESTS);
         let kept_young = before.map_or(0.0, |one| one.kept_young);
         // At first its seat may still report the previous worker's requests.
-        let told = has.served.filter(|_| before.is_some());
-        let has_begun = told.is_some_and(|served| served >= BEGUN_REQUESTS);
+        let reported = has.served.filter(|_| before.is_some());
+        let has_begun = reported.is_some_and(|served| served >= BEGUN_REQUESTS);
         let began_with = before.and_then(|one| one.began_with);
         self.measured.push_back(WorkerRecord {
             worker: due.worker,
             has: WorkerMemory {
                 most: has.most.or(before.and_then(|one| one.has.most)),
                 // The count only grows.
-                served: told.or(before.and_then(|one| one.has.served)),
+                served: reported.or(before.and_then(|one| one.has.served)),
                 ..has
             },
             began_with: began_with.or(has_begun.then_some(has.own)),
@@ -242,8 +242,8 @@ impl PoolMemory {
         self.variance = average(&mut squares.into_iter(), REMEMBERED);
         let recent = self.had.iter().rev().take(RECENT).copied();
         self.mean = mean.max(average(&mut recent.into_iter(), RECENT));
-        let told = self.measured.iter().filter_map(|one| one.has.most);
-        let all = self.had.iter().copied().chain(told);
+        let reported = self.measured.iter().filter_map(|one| one.has.most);
+        let all = self.had.iter().copied().chain(reported);
         let left = if self.is_known() { 0.0 } else { self.left };
         self.most = all.fold(left, f64::max);
         self.worker = if self.is_known() { self.mean.max(1.0) } else { self.guess() };
@@ -251,8 +251,8 @@ impl PoolMemory {
 
     /// While few were measured: the more requests stayed below a peak, the more it counts.
     fn guess(&self) -> f64 {
-        let tells = self.measured.iter().any(|one| one.has.most.is_some());
-        let evidence = if tells { self.requests } else { self.had.len() as u64 };
+        let reports = self.measured.iter().any(|one| one.has.most.is_some());
+        let evidence = if reports { self.requests } else { self.had.len() as u64 };
         let exceptions = (RULE_OF_THREE / evidence as f64).min(1.0);
         self.most + (UNKNOWN_WORKER_BYTES - self.most).max(0.0) * exceptions
     }

@@ -90,14 +90,14 @@ impl AdminSocket {
             Err(why) if why.kind() == ErrorKind::AddrInUse => {
                 let own = path.with_file_name(format!("admin-{}.sock", std::process::id()));
                 let listener = AdminSocket::take(&own).map_err(|why| failed(&own, why))?;
-                let told = format!(
+                let line = format!(
                     "another server has the admin socket {}; reach this one with --admin-socket {}",
                     path.display(),
                     own.display()
                 );
                 match quiet {
-                    true => info!("{told}"),
-                    false => warn!("{told}"),
+                    true => info!("{line}"),
+                    false => warn!("{line}"),
                 }
                 Ok(Some(listener))
             }
@@ -229,10 +229,10 @@ mod tests {
         listen(&deaf, 0).unwrap();
         // That is all its queue has room for.
         connect(&waits, &address).unwrap();
-        let (told, said) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let taken = path.clone();
-        std::thread::spawn(move || told.send(AdminSocket::take(&taken).map(drop)));
-        let refused = said.recv_timeout(Duration::from_secs(30)).unwrap();
+        std::thread::spawn(move || sender.send(AdminSocket::take(&taken).map(drop)));
+        let refused = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::AddrInUse);
         assert!(path.exists());
     }

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use self::batches::Batches;
 pub use self::batches::SizedJob;
 use self::memory_log::{MemoryLog, MemoryLogLine};
-use self::worker_counters::{CounterSource, WorkerCounters, with_told};
+use self::worker_counters::{CounterSource, WorkerCounters, with_reported};
 use self::worker_memory::{MeasuredWorker, WorkerMeasures, WorkerToMeasure};
 use crate::capacity::memory_reads::{MemoryReading, MemoryReads};
 use crate::fronts::Fronts;
@@ -87,7 +87,7 @@ pub struct CapacityManager {
     /// The pool that the next check starts with.
     next: usize,
     /// By pool, the last capacity sent to the front.
-    told: BTreeMap<String, ToldCapacity>,
+    sent: BTreeMap<String, SentCapacity>,
     memory_log: MemoryLog,
     batches: Batches,
     /// It was logged that the memory cannot be read.
@@ -96,7 +96,7 @@ pub struct CapacityManager {
 
 /// The capacity of a pool as a front knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ToldCapacity {
+struct SentCapacity {
     epoch: u32,
     generation: Generation,
     cores: u32,
@@ -178,7 +178,7 @@ impl CapacityManager {
         let most = self.memory.map_or(0.0, |memory| memory.limit * MOST_FOR_GROWTH);
         self.rooms.leave(growths.values().sum::<f64>().min(most), growths);
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
-        self.told.retain(|name, _| names.contains(name.as_str()));
+        self.sent.retain(|name, _| names.contains(name.as_str()));
         self.rooms.look(now, self.memory, &signs, &names);
         self.rooms.look_apart(now, &self.apart);
     }
@@ -205,12 +205,12 @@ impl CapacityManager {
             // Young workers are read even so; they are not young for long.
             let asks =
                 all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
-            let tells = pool.counters.iter().filter(|_| asks);
-            let told: HashMap<i32, WorkerCounters> =
-                tells.flat_map(|pool| pool.told_by_workers()).collect();
+            let reporting = pool.counters.iter().filter(|_| asks);
+            let reported: HashMap<i32, WorkerCounters> =
+                reporting.flat_map(|pool| pool.reported_by_workers()).collect();
             for due in all_due {
-                let told = told.get(&due.worker).copied();
-                let of = WorkerToMeasure { pool: pool.name.clone(), due, told };
+                let reported = reported.get(&due.worker).copied();
+                let of = WorkerToMeasure { pool: pool.name.clone(), due, reported };
                 if let Some(measured) = self.counted.begin(files, of, reads, now) {
                     self.take(&measured);
                 }
@@ -231,8 +231,8 @@ impl CapacityManager {
     fn take(&mut self, measured: &MeasuredWorker) {
         // No worker can have had more than there is, whatever it reports.
         let limit = self.memory.map_or(0.0, |memory| memory.limit);
-        let WorkerToMeasure { pool, due, told } = &measured.of;
-        self.rooms.measured(pool, *due, with_told(measured.has, *told, limit));
+        let WorkerToMeasure { pool, due, reported } = &measured.of;
+        self.rooms.measured(pool, *due, with_reported(measured.has, *reported, limit));
     }
 
     /// The pages of a process were counted, or could not be.
@@ -285,7 +285,7 @@ impl CapacityManager {
     fn log(&mut self, now: Moment) {
         if !self.rooms.is_readable() && !std::mem::replace(&mut self.is_unreadable_logged, true) {
             warn!(
-                "neither /proc/meminfo nor a control group tells how much memory there is; pools \
+                "neither /proc/meminfo nor a control group reporting how much memory there is; pools \
                  with pm = \"auto\" get no more workers than they have, set max_children and \
                  pm = \"dynamic\" instead"
             );
@@ -442,8 +442,8 @@ impl CapacityManager {
         let Some(peer) = fronts.peer() else {
             return;
         };
-        let told = ToldCapacity { epoch, generation, cores, workers };
-        if self.told.insert(name.to_owned(), told) != Some(told) {
+        let reported = SentCapacity { epoch, generation, cores, workers };
+        if self.sent.insert(name.to_owned(), reported) != Some(reported) {
             let order = ToFront::SetCapacity { generation, cores, workers };
             peer.say(order, &[]);
         }

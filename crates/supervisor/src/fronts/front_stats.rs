@@ -83,15 +83,15 @@ mod tests {
         let file = |text: &str| shared::file_with("test", text.as_bytes()).unwrap();
         let nothing = "{\"page_cache\":null,\"proxies\":[]}";
         assert_eq!(read(file(nothing)), Ok(FrontFigures::default()));
-        let told = FrontFigures {
+        let figures = FrontFigures {
             page_cache: Some(PageCache::default()),
             proxies: vec![ProxyServer::default()],
             readiness: Some(Readiness::not("why")),
             scale: None,
             routes: Vec::new(),
         };
-        let text = serde_json::to_string(&told).unwrap();
-        assert_eq!(read(file(&text)), Ok(told));
+        let text = serde_json::to_string(&figures).unwrap();
+        assert_eq!(read(file(&text)), Ok(figures));
         assert!(read(file("")).is_err() && read(file("{\"memory\":1}")).is_err());
     }
 }

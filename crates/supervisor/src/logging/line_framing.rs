@@ -134,25 +134,25 @@ mod tests {
     use OutputStream::{Stderr, Stdout};
 
     /// The messages, each with its stream and whether it was cut off.
-    fn told(speech: &mut LineFramer) -> Vec<String> {
+    fn shown(speech: &mut LineFramer) -> Vec<String> {
         let messages = speech.messages().into_iter();
-        let tell = |message: Message| {
+        let show = |message: Message| {
             let text = String::from_utf8(message.text).unwrap();
             let end = if message.is_cut_off { " (cut off)" } else { "" };
             format!("{}: {text}{end}", message.stream.name())
         };
-        messages.map(tell).collect()
+        messages.map(show).collect()
     }
 
     #[test]
     fn each_line_is_a_message_and_the_last_is_complete_with_its_request() {
         let mut speech = LineFramer::default();
         speech.take(Stderr, b"msg 1\n\nmsg 2\nmsg");
-        assert_eq!(told(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
+        assert_eq!(shown(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
         speech.take(Stderr, b" 3\0fscf\0\0fscf\0");
-        assert_eq!(told(&mut speech), ["stderr: msg 3"]);
+        assert_eq!(shown(&mut speech), ["stderr: msg 3"]);
         speech.close();
-        assert!(told(&mut speech).is_empty());
+        assert!(shown(&mut speech).is_empty());
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         let mut speech = LineFramer::default();
         speech.take(Stdout, b"out");
         speech.take(Stderr, b"error\n");
-        assert_eq!(told(&mut speech), ["stdout: out", "stderr: error"]);
+        assert_eq!(shown(&mut speech), ["stdout: out", "stderr: error"]);
     }
 
     #[test]
@@ -179,11 +179,11 @@ mod tests {
             let mut speech = LineFramer::default();
             speech.take(Stderr, &[b"one", &FLUSH[..cut]].concat());
             speech.take(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
-            assert_eq!(told(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
+            assert_eq!(shown(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
         }
         let mut speech = LineFramer::default();
         speech.take(Stderr, b"\0fsc\0fscf\0\0fabc\n");
-        assert_eq!(told(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
+        assert_eq!(shown(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         let mut speech = LineFramer::default();
         speech.take(Stderr, b"half\0f");
         speech.close();
-        assert_eq!(told(&mut speech), ["stderr: half\0f (cut off)"]);
+        assert_eq!(shown(&mut speech), ["stderr: half\0f (cut off)"]);
     }
 
     #[test]

@@ -95,8 +95,8 @@ impl PoolOutput {
 
     /// When to act without output: to read again, or to log how many lines were dropped.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
-        let told = self.limit.deadline();
-        self.deaf_until(now).into_iter().chain(told).chain(self.reader.deadline()).min()
+        let limit_due = self.limit.deadline();
+        self.deaf_until(now).into_iter().chain(limit_due).chain(self.reader.deadline()).min()
     }
 
     /// It was read: its lines without their ends. An error ends the output: a program can put a

@@ -199,9 +199,9 @@ mod tests {
             "3 workers that had grown have been replaced in 60 s, memory being nearly full"
         );
         let over = SECOND * 3570 + MEMORY_CALM;
-        let told =
+        let line =
             "120 workers that had grown were replaced in 59 m 30 s, memory being nearly full";
-        assert_eq!(troubles.grown_due(over).as_deref(), Some(told));
+        assert_eq!(troubles.grown_due(over).as_deref(), Some(line));
         assert_eq!(troubles.deadline(), None);
         assert!(troubles.grown_replaced(over + SECOND));
         let alone = troubles.grown_due(over + SECOND + MEMORY_CALM);

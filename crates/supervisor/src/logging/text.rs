@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn workers_of_a_pool_that_finds_its_size_are_no_fixed_number() {
-        let told = [(0, 0), (1, 0), (4, 0), (0, 64), (0, 1), (1, 64), (4, 64)];
-        let told = told.map(|(workers, most)| some_workers(workers, most));
+        let texts = [(0, 0), (1, 0), (4, 0), (0, 64), (0, 1), (1, 64), (4, 64)];
+        let texts = texts.map(|(workers, most)| some_workers(workers, most));
         let words = [
             "0 workers",
             "1 worker",
@@ -68,6 +68,6 @@ mod tests {
             "1 worker and auto, up to 64 more",
             "4 workers and auto, up to 64 more",
         ];
-        assert_eq!(told, words);
+        assert_eq!(texts, words);
     }
 }

@@ -346,8 +346,8 @@ mod tests {
         assert!(!outgrown.is_settled(), "who finds it full next is heard");
         let mut serves = OpcacheGrowth::default();
         assert!(!serves.failed(true) && !serves.is_settled());
-        let told = OpcacheGrowth { stays: true, ..OpcacheGrowth::default() };
-        assert!(!told.is_settled(), "it may be of use to look again");
+        let growth = OpcacheGrowth { stays: true, ..OpcacheGrowth::default() };
+        assert!(!growth.is_settled(), "it may be of use to look again");
     }
 
     #[test]

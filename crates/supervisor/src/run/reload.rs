@@ -570,8 +570,7 @@ impl Supervisor {
 fn reconfigure(peer: &mut Peer<ToFront>, config: &Config, logs: &LogManager) -> Result<(), String> {
     let file = serde_json::to_vec(config).map_err(std::io::Error::from);
     let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
-    let file =
-        file.map_err(|why| format!("the front cannot be told of the configuration: {why}"))?;
+    let file = file.map_err(|why| format!("the front cannot be sent the configuration: {why}"))?;
     let log = logs.access_log().map(AsFd::as_fd);
     let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
     logs.tell_pool_logs(peer);

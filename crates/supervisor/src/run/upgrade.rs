@@ -346,7 +346,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         scoreboards: &server.scoreboards,
         jobs: &server.jobs,
         purge_log: server.purge_log.handover(server.purges.unsent()),
-        systemd: server.systemd.told(),
+        systemd: server.systemd.notified(),
         reload_later: server.reloader.is_postponed(),
         stuck_lookups: server.lookups.stuck(),
         stuck_pipe_readers: server.pipe_reader.stuck(),

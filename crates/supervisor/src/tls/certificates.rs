@@ -53,7 +53,7 @@ pub struct Certificates {
     changing: Option<FileStamps>,
     next_look: Moment,
     /// Files that a warning was logged for.
-    told: BTreeSet<String>,
+    logged: BTreeSet<String>,
     /// A copy for the program that takes over.
     left: Option<OwnedFd>,
 }
@@ -87,7 +87,7 @@ impl Certificates {
             stamps: Some(stamps),
             changing: None,
             next_look: before.map_or(Moment::ZERO, |before| before.next_look),
-            told: BTreeSet::new(),
+            logged: BTreeSet::new(),
             left: None,
         }))
     }
@@ -113,7 +113,7 @@ impl Certificates {
             stamps: None,
             changing: None,
             next_look: Moment::ZERO,
-            told: BTreeSet::new(),
+            logged: BTreeSet::new(),
             left: None,
         })
     }
@@ -137,7 +137,7 @@ impl Certificates {
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         match self.written() {
             Ok(file) => front.say(ToFront::SetCertificates, &[file.as_fd()]),
-            Err(why) => error!("the front cannot be told of its certificates: {why}"),
+            Err(why) => error!("the front cannot be sent its certificates: {why}"),
         }
     }
 
@@ -195,7 +195,7 @@ impl Certificates {
         }
         self.server = Server::new(&material, &[])?;
         (self.material, wanted.valid) = (material, Some(valid));
-        self.told.clear();
+        self.logged.clear();
         Ok(true)
     }
 
@@ -230,7 +230,7 @@ impl Certificates {
                     return false;
                 }
                 (self.material, self.server) = (material, server);
-                self.told.clear();
+                self.logged.clear();
                 true
             }
             Err(why) => {
@@ -243,7 +243,7 @@ impl Certificates {
     /// Logs problems that clients will have with certificates, once for each.
     pub fn complain(&mut self) {
         for (file, complaint) in self.server.complaints(SystemTime::now()) {
-            if self.told.insert(file) {
+            if self.logged.insert(file) {
                 warn!("{complaint}");
             }
         }
@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_in_place_of_a_certificate_is_told() {
+    fn a_directory_in_place_of_a_certificate_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let fault = read_file(folder.path()).unwrap_err().to_string();
         assert!(fault.contains("it cannot be read: Is a directory"), "{fault}");

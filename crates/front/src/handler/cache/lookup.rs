@@ -409,8 +409,8 @@ async fn join<C: HttpClient>(
             let since = Instant::now();
             let deadline = *deadline.get_or_insert_with(|| since + patience);
             let mut place = PageWaiter { cache: &cache, key: &key, receiver };
-            let told = tokio::select! {
-                told = timeout_at(deadline.into(), &mut place.receiver) => told,
+            let notified = tokio::select! {
+                notified = timeout_at(deadline.into(), &mut place.receiver) => notified,
                 () = cx.client.gone() => {
                     cx.record.status = CLIENT_LEFT;
                     return Err(io::ErrorKind::ConnectionAborted.into());
@@ -420,7 +420,7 @@ async fn join<C: HttpClient>(
             if let Some(lookup) = &mut cx.record.lookup {
                 lookup.waited += since.elapsed();
             }
-            match told {
+            match notified {
                 Ok(Ok(FillNotice::Retry)) => return Ok(JoinResult::Retry),
                 Ok(Ok(FillNotice::UseStale)) => {
                     let stale = fill.take_stale_for_error();

@@ -45,7 +45,7 @@ pub struct Frames {
     /// Bytes of its current frame.
     length: usize,
     /// An event was emitted for it.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Frames {
@@ -61,19 +61,19 @@ impl Frames {
             is_last: false,
             fields: 0,
             length: 0,
-            is_told: false,
+            is_reported: false,
         }
     }
 
-    /// Parses more bytes, and passes the events in them to `tell`. A header block that starts and
+    /// Parses more bytes, and passes the events in them to `report`. A header block that starts and
     /// ends in them is no event.
-    pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameEvent)) {
+    pub fn take(&mut self, mut bytes: &[u8], mut report: impl FnMut(FrameEvent)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
             if self.is_open && self.skip == 0 {
-                self.fields_came(&mut tell);
+                self.fields_came(&mut report);
             }
             let count = (HEAD_BYTES - self.has).min(bytes.len());
             self.head[self.has..self.has + count].copy_from_slice(&bytes[..count]);
@@ -81,28 +81,28 @@ impl Frames {
             bytes = &bytes[count..];
             if self.has == HEAD_BYTES {
                 self.has = 0;
-                self.begin(&mut tell);
+                self.begin(&mut report);
             }
         }
         if self.is_open {
-            self.is_told = true;
-            tell(FrameEvent::Open(self.fields));
+            self.is_reported = true;
+            report(FrameEvent::Open(self.fields));
         }
     }
 
     /// A frame of an incomplete header block has arrived.
-    fn fields_came(&mut self, tell: &mut impl FnMut(FrameEvent)) {
+    fn fields_came(&mut self, report: &mut impl FnMut(FrameEvent)) {
         self.fields += std::mem::take(&mut self.length);
         if self.is_last {
             self.is_open = false;
-            if std::mem::take(&mut self.is_told) {
-                tell(FrameEvent::Complete);
+            if std::mem::take(&mut self.is_reported) {
+                report(FrameEvent::Complete);
             }
         }
     }
 
     /// A frame starts.
-    fn begin(&mut self, tell: &mut impl FnMut(FrameEvent)) {
+    fn begin(&mut self, report: &mut impl FnMut(FrameEvent)) {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
@@ -115,7 +115,7 @@ impl Frames {
             _ => return,
         }
         if self.is_trailers {
-            tell(FrameEvent::Trailers(stream, self.skip));
+            report(FrameEvent::Trailers(stream, self.skip));
         }
         if !self.is_open {
             (self.is_open, self.fields) = (true, 0);
@@ -123,7 +123,7 @@ impl Frames {
         self.is_last = flags & END_HEADERS != 0;
         self.length = self.skip;
         if self.skip == 0 {
-            self.fields_came(tell);
+            self.fields_came(report);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Batches {
         });
         for (_, (job, pid)) in due {
             let due = DueMeasurement { worker: pid, exactly: true };
-            let of = WorkerToMeasure { pool: job.pool.clone(), due, told: None };
+            let of = WorkerToMeasure { pool: job.pool.clone(), due, reported: None };
             let measured = self.measures.begin(files, of, reads, now);
             self.take(measured);
         }

@@ -144,9 +144,9 @@ mod tests {
         let again = "memory has become nearly full 2 times in 60 s (87 % in use)";
         assert_eq!(lines[1], info(again));
         let over = said(&mut words, 4000..5000, |_| Level::Calm);
-        let told =
+        let text =
             "memory is no longer nearly full (87 % in use); it had become so 100 times in 1 h 6 m";
-        assert_eq!(over, [info(told)]);
+        assert_eq!(over, [info(text)]);
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn a_pool_that_takes_the_whole_budget_leaves_the_next_look_to_others() {
 struct Young(std::cell::Cell<u32>);
 
 impl CounterSource for Young {
-    fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
+    fn reported_by_workers(&self) -> HashMap<i32, WorkerCounters> {
         self.0.set(self.0.get() + 1);
         let (program, requests) = (0, 3);
         HashMap::from([(std::process::id() as i32, WorkerCounters { program, requests })])

@@ -21,43 +21,46 @@ pub(super) struct WorkerCounters {
 /// A source of worker counters.
 pub(super) trait CounterSource {
     /// The counters of each worker, by process id.
-    fn told_by_workers(&self) -> HashMap<i32, WorkerCounters>;
+    fn reported_by_workers(&self) -> HashMap<i32, WorkerCounters>;
 }
 
 impl CounterSource for RunningPool {
-    fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
+    fn reported_by_workers(&self) -> HashMap<i32, WorkerCounters> {
         // Mapped only while they are read.
         let boards = Boards::map(&self.plan.memory).ok();
-        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.state.seated()))
+        boards.map_or_else(HashMap::new, |boards| reported_by(&boards, self.state.seated()))
     }
 }
 
 /// Adds the worker's counters, if it has published any. A value above `limit`, the memory of the
 /// machine, is cut to it.
-pub(super) fn with_told(
+pub(super) fn with_reported(
     has: WorkerMemory,
-    told: Option<WorkerCounters>,
+    reported: Option<WorkerCounters>,
     limit: f64,
 ) -> WorkerMemory {
-    let program = told.map_or(0.0, |told| told.program as f64).min(limit);
+    let program = reported.map_or(0.0, |reported| reported.program as f64).min(limit);
     WorkerMemory {
         most: has.most.map(|most| most + program),
-        served: told.map(|told| told.requests),
+        served: reported.map(|reported| reported.requests),
         ..has
     }
 }
 
 /// The counters of workers, by process id.
-fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, WorkerCounters> {
-    let told = seated.filter_map(|worker| {
+fn reported_by(
+    boards: &Boards,
+    seated: impl Iterator<Item = Seated>,
+) -> HashMap<i32, WorkerCounters> {
+    let reported = seated.filter_map(|worker| {
         let board = boards.seat(worker.worker.seat)?;
-        let told = WorkerCounters {
+        let reported = WorkerCounters {
             program: board.program_most.load(Relaxed),
             requests: board.requests.load(Relaxed),
         };
-        Some((worker.pid, told))
+        Some((worker.pid, reported))
     });
-    told.collect()
+    reported.collect()
 }
 
 #[cfg(test)]
@@ -74,15 +77,15 @@ mod tests {
         boards.seat(1).unwrap().requests.store(7, Relaxed);
         let seated = [(0, 10), (1, 11), (2, 12)]
             .map(|(seat, pid)| Seated { worker: WorkerId { seat, incarnation: 1 }, pid });
-        let told = told_by(&boards, seated.into_iter());
+        let reported = reported_by(&boards, seated.into_iter());
         let all = [(10, 0, 0), (11, 4000, 7)];
         let all = all.map(|(pid, program, requests)| (pid, WorkerCounters { program, requests }));
-        assert_eq!(told, HashMap::from(all));
+        assert_eq!(reported, HashMap::from(all));
         let has = |most, served| WorkerMemory { own: 1.0, most, served };
-        let with = |most| with_told(has(most, None), told.get(&11).copied(), 3000.0);
+        let with = |most| with_reported(has(most, None), reported.get(&11).copied(), 3000.0);
         assert_eq!(with(Some(2.0)), has(Some(3002.0), Some(7)), "and no more than there is");
         assert_eq!(with(None), has(None, Some(7)), "no counters");
-        let unknown = with_told(has(None, None), None, 3000.0);
+        let unknown = with_reported(has(None, None), None, 3000.0);
         assert_eq!(unknown, has(None, None));
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct WorkerToMeasure {
     /// How it is to be measured.
     pub(super) due: DueMeasurement,
     /// What it publishes about itself.
-    pub(super) told: Option<WorkerCounters>,
+    pub(super) reported: Option<WorkerCounters>,
 }
 
 /// A measured worker.
@@ -215,7 +215,7 @@ mod tests {
         due: DueMeasurement,
     ) -> Option<WorkerMemory> {
         let mut reads = MemoryReads::default();
-        let of = WorkerToMeasure { pool: "www".to_owned(), due, told: None };
+        let of = WorkerToMeasure { pool: "www".to_owned(), due, reported: None };
         let known = measures.begin(files, of, &mut reads, NOW);
         let readings = count_at_once(&mut reads, NOW);
         let counted = readings.iter().flat_map(|reading| measures.read(files, reading));
@@ -329,7 +329,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let due = DueMeasurement { worker, exactly: true };
-        let of = WorkerToMeasure { pool: "www".to_owned(), due, told: None };
+        let of = WorkerToMeasure { pool: "www".to_owned(), due, reported: None };
         assert!(counted.begin(&Machine, of.clone(), &mut reads, NOW).is_none());
         let pids = reads.next_order(NOW).unwrap();
         assert!(pids.contains(&worker) && pids.len() > 2, "{pids:?}");

@@ -45,11 +45,11 @@ fn is_open(action: &GenerationAction) -> bool {
 fn end(pool: &mut GenerationState, code: i32, now: Moment) -> (BootState, Duration) {
     let how = HowEnded::Exited(code);
     let actions = pool.on(GenerationEvent::Ended { pid: PID, how, served: false }, now);
-    let told = actions.into_iter().find_map(|action| match action {
+    let reported = actions.into_iter().find_map(|action| match action {
         GenerationAction::Report { boot, retry, .. } => Some((boot, retry)),
         _ => None,
     });
-    told.expect("a report")
+    reported.expect("a report")
 }
 
 #[test]

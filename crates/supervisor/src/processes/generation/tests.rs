@@ -441,8 +441,8 @@ fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
     assert!(late.contains(&GenerationAction::KillWorker { pid: 100 }), "{late:?}");
     let how = HowEnded::Signaled(15);
     let ended = after.on(GenerationEvent::Ended { pid: 100, how, served: false }, 2 * LEAVE);
-    let told = |action: &GenerationAction| matches!(action, GenerationAction::Report { .. });
-    assert!(!ended.iter().any(told), "{ended:?}");
+    let reported = |action: &GenerationAction| matches!(action, GenerationAction::Report { .. });
+    assert!(!ended.iter().any(reported), "{ended:?}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub struct Folders {
     /// Why some are not watched.
     lacks: Option<String>,
     /// The reason that was logged last, unless all have been watched since.
-    told: Option<String>,
+    logged: Option<String>,
 }
 
 impl Folders {
@@ -115,7 +115,7 @@ impl Folders {
             is_outdated: false,
             has_lack: false,
             lacks: None,
-            told: None,
+            logged: None,
         };
         folders.queue(root.to_path_buf());
         Ok(folders)
@@ -144,9 +144,9 @@ impl Folders {
 
     /// Takes the reason why some are not watched, once.
     pub fn take_lack(&mut self) -> Option<String> {
-        let told = self.told.as_ref();
-        let lack = self.lacks.take().filter(|lack| told != Some(lack))?;
-        self.told = Some(lack.clone());
+        let logged = self.logged.as_ref();
+        let lack = self.lacks.take().filter(|lack| logged != Some(lack))?;
+        self.logged = Some(lack.clone());
         Some(lack)
     }
 
@@ -274,7 +274,7 @@ impl Folders {
             return;
         }
         if !self.has_lack {
-            self.told = None;
+            self.logged = None;
         }
         for number in std::mem::take(&mut self.stale) {
             // A removed folder is not watched any more.
