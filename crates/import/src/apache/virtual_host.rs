@@ -48,6 +48,28 @@ impl VirtualHost<'_> {
         self.listens.iter().any(|one| one.is_tls)
     }
 
+    /// Whether it is served over plain HTTP.
+    pub fn has_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls)
+    }
+
+    /// Whether it is served over TLS, and plain HTTP with one of its names by another one.
+    pub fn is_over_tls_alone(&self, all: &[VirtualHost<'_>]) -> bool {
+        let leads = |one: &VirtualHost<'_>, name: Option<&String>| {
+            let is_named = match name {
+                Some(name) => one.names.contains(name),
+                None => one.names.is_empty() || one.is_default,
+            };
+            one.has_plain() && (is_named || one.is_default && one.to_https.is_some())
+        };
+        let leads = |name: Option<&String>| all.iter().any(|one| leads(one, name));
+        let is_alone = match self.names.is_empty() {
+            true => !leads(None),
+            false => self.names.iter().any(|name| !leads(Some(name))),
+        };
+        self.has_tls() && !self.has_plain() && is_alone
+    }
+
     /// Whether it does nothing but redirect to HTTPS.
     pub fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()

@@ -1,7 +1,8 @@
 //! Virtual hosts as a whole: names, macros, TLS.
 
 use super::access_tests::{expect_denied, of_host};
-use super::*;
+use crate::Imported;
+use crate::report::Outcome;
 
 /// A virtual host after that of `a.example`.
 fn host(lines: &str) -> String {
@@ -80,9 +81,33 @@ fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
     let elsewhere = "</VirtualHost>\n<VirtualHost *:443>\nServerName admin.example.com\n\
                      DocumentRoot /srv/c\nSSLEngine on\nSSLCertificateFile /c.pem";
     let elsewhere = [host("ServerName b.example\nServerAlias *.example.com"), elsewhere.to_owned()];
-    assert!(
-        of_host(&elsewhere.concat()).report.keeps_access(),
-        "{}",
-        of_host(&elsewhere.concat()).report
-    );
+    let report = of_host(&elsewhere.concat()).report;
+    let mut of_access =
+        report.findings().iter().filter(|one| one.outcome == Outcome::LeftOutAccess);
+    assert!(of_access.all(|one| one.why.contains("TLS alone")), "{report}");
+}
+
+#[test]
+fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
+    let with = |name: &str, plain: &str| {
+        of_host(&format!(
+            "{plain}\n</VirtualHost>\n<VirtualHost *:443>\nServerName {name}\nSSLEngine on\n\
+             SSLCertificateFile /c.pem\nDocumentRoot /srv/site1"
+        ))
+    };
+    let is_left_out = |imported: &Imported| {
+        let mut all = imported.report.findings().iter();
+        all.any(|one| one.outcome == Outcome::LeftOutAccess && one.why.contains("TLS alone"))
+    };
+    let apart = with("b.example", "");
+    assert!(is_left_out(&apart), "{}\n{}", apart.report, apart.toml);
+    // It is there over plain HTTP, or redirected.
+    for (name, plain) in [
+        ("a.example", ""),
+        ("b.example", "ServerAlias b.example"),
+        ("a.example", "Redirect permanent / https://a.example/"),
+    ] {
+        let imported = with(name, plain);
+        assert!(!is_left_out(&imported), "{}\n{}", imported.report, imported.toml);
+    }
 }

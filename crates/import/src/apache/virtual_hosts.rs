@@ -314,16 +314,14 @@ impl<'a> HostsImport<'_, 'a> {
 
     fn redirect_to_https(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
         let redirects = hosts.iter().find_map(|one| Some((one, one.to_https?)));
-        let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
-        let is_plain = |one: &&VirtualHost<'_>| {
-            one.listens.iter().any(|listen| !listen.is_tls) && one.to_https.is_none()
-        };
-        match hosts.iter().find(is_plain) {
-            None => {
+        let is_plain = |one: &&VirtualHost<'_>| one.has_plain() && one.to_https.is_none();
+        let plain = hosts.iter().find(is_plain);
+        match (redirects.filter(|_| !file.tls.is_empty()), plain) {
+            (Some((first, status)), None) => {
                 let status = if [301, 308].contains(&status) { status } else { 301 };
                 file.tls.set("redirect", Placed::new(status.to_string(), &first.place));
             }
-            Some(plain) => {
+            (Some((first, _)), Some(plain)) => {
                 let why = format!(
                     "plain HTTP is redirected for all sites or for none, and the host at {} is \
                      served over it: set `redirect` in [tls]",
@@ -331,6 +329,13 @@ impl<'a> HostsImport<'_, 'a> {
                 );
                 self.report.left_out(&first.place, "redirect to https", &why);
             }
+            (None, _) => {}
+        }
+        let is_alone = |one: &&VirtualHost<'_>| one.is_over_tls_alone(hosts);
+        for host in hosts.iter().filter(|_| plain.is_some()).filter(is_alone) {
+            let why = "it was served over TLS alone, and plain HTTP serves it here: set \
+                       `redirect` in [tls]";
+            self.report.access_left_out(&host.place, "<VirtualHost", why);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Directives without a counterpart, and why none is needed or what to do.
 
 /// Directives that need no counterpart: tuning of nginx itself, and what maitred does anyway.
-const NOT_NEEDED: [&str; 61] = [
+const NOT_NEEDED: [&str; 62] = [
     "absolute_redirect",
     "accept_mutex",
     "aio",
@@ -57,6 +57,7 @@ const NOT_NEEDED: [&str; 61] = [
     "server_names_hash_bucket_size",
     "server_names_hash_max_size",
     "server_tokens",
+    "ssi",
     "tcp_nodelay",
     "tcp_nopush",
     "types",
@@ -97,7 +98,7 @@ const TUNING: [&str; 27] = [
 ];
 
 /// Directives that do not decide who may see what, and what to do.
-const BY_HAND: [(&str, &str); 34] = [
+const BY_HAND: [(&str, &str); 33] = [
     ("access_log", "set `access_log` at the top of the file or of the site"),
     ("autoindex_exact_size", "lists of folders have one form"),
     ("autoindex_format", "lists of folders have one form"),
@@ -124,7 +125,6 @@ const BY_HAND: [(&str, &str); 34] = [
     ("recursive_error_pages", "an error page has no error page of its own"),
     ("rewrite_log", "see `maitred explain`"),
     ("set", "variables have no counterpart; a use of one is named on its own"),
-    ("ssi", "server-side includes are not evaluated"),
     ("stream", "maitred serves HTTP only; let nginx serve the rest on its own ports"),
     ("mail", "maitred serves HTTP only; let nginx serve the rest on its own ports"),
     ("stub_status", "`admin` has metrics for Prometheus, and `maitred status` the rest"),

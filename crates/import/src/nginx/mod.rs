@@ -199,6 +199,12 @@ fn census(directives: &[Directive], report: &mut ImportReport) {
             continue;
         }
         let shown = directive.shown();
+        if name == "ssi" && directive.first() != "off" {
+            let why = "server-side includes are not evaluated, and clients would see them: deny \
+                       the pages that have some";
+            report.access_left_out(place, &shown, why);
+            continue;
+        }
         match known(name) {
             KnownDirective::NotNeeded => report.kept(place, &shown),
             KnownDirective::ByHand(what) => report.left_out(place, &shown, what),
@@ -261,5 +267,13 @@ mod tests {
         }
         let proxied = of("real_ip_header proxy_protocol;");
         assert!(!proxied.report.keeps_access() && !proxied.toml.contains("trusted_"));
+    }
+
+    #[test]
+    fn server_side_includes_are_left_out_as_access() {
+        for (line, is_kept) in [("ssi on;", false), ("ssi $ssi;", false), ("ssi off;", true)] {
+            let imported = import(&HttpLines(line.to_owned()), "/nginx.conf", &[]).expect("a site");
+            assert_eq!(imported.report.keeps_access(), is_kept, "{line}");
+        }
     }
 }
