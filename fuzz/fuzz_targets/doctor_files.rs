@@ -47,6 +47,7 @@ fuzz_target!(|input: &[u8]| {
         access_log: Some(PathBuf::from("/var/log/nginx/access.log")),
         watch: Duration::ZERO,
         time: Duration::from_secs(5),
+        user_of_pool: |_, _| None,
     });
     assert!(!report.findings.is_empty(), "it says at least what is unknown");
 });

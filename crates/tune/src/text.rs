@@ -291,8 +291,8 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
         };
         let recovery = beyond.recovery.map_or("none".to_owned(), humanize::duration);
         let text = format!(
-            "{}/s: in time {} of the highest rate · {slow} · refused {}{retried} · without a response \
-             {} · processor {} for each response (alone {}) · idle after {recovery}",
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{retried} · without a \
+             response {} · processor {} for each response (alone {}) · idle after {recovery}",
             humanize::digits(beyond.rate),
             percent(beyond.goodput),
             percent(beyond.refused),

@@ -285,7 +285,7 @@ impl CapacityManager {
     fn log(&mut self, now: Moment) {
         if !self.rooms.is_readable() && !std::mem::replace(&mut self.is_unreadable_logged, true) {
             warn!(
-                "neither /proc/meminfo nor a control group reporting how much memory there is; pools \
+                "neither /proc/meminfo nor a control group says how much memory there is; pools \
                  with pm = \"auto\" get no more workers than they have, set max_children and \
                  pm = \"dynamic\" instead"
             );
