@@ -238,8 +238,9 @@ fn listings_that_their_client_does_not_read_are_bounded_together() {
     for number in 0..4000 {
         write_file(root.path(), &format!("list/{number}{name}"), b"");
     }
+    write_file(root.path(), "few/one.txt", b"");
     let setup = Setup::new(root.path()).workers(2).top("request_memory = \"4M\"");
-    let server = setup.site("autoindex = \"/list/*\"").start();
+    let server = setup.site("autoindex = [\"/list/*\", \"/few/*\"]").start();
     let before = resident(&server);
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
     let asked = |number| frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &get("/list/"));
@@ -249,6 +250,11 @@ fn listings_that_their_client_does_not_read_are_bounded_together() {
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     server.expect_log(0, "all requests in progress would exceed `request_memory`");
+    // Refusals that are not read take no turn of the tenant.
+    let mut other = Connection::open(server.address(), &[]);
+    other.ask(1, "/few/");
+    let page = other.text(1);
+    assert!(page.contains("one.txt"), "{page}");
     drop(client);
     server.stop();
 }

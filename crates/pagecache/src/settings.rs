@@ -184,12 +184,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A fingerprint of the rules that keep responses from being stored. Its text, that of `Debug`,
+    /// A fingerprint of the rules that keep responses from being stored, or name the tags by which
+    /// their pages are purged. Its text, that of `Debug`,
     /// may be another one in another version, which only costs pages.
     pub fn storing_mark(&self) -> u64 {
         let cookies = (&self.private_cookies, &self.public_cookies);
         let by_cookies = (self.guards_cookies, self.varies_by_session);
-        let rules = (&self.no_store, self.ignore_headers, cookies, by_cookies);
+        let of_scripts = (self.litespeed, &self.tag_headers);
+        let rules = (&self.no_store, self.ignore_headers, cookies, by_cookies, of_scripts);
         fingerprint(format!("{rules:?}").into_bytes())
     }
 }
@@ -296,13 +298,15 @@ mod tests {
         same.valid.push(Valid { status: None, seconds: 5 });
         same.bypass.cookies.push(Pattern::new("a"));
         assert_eq!(same.storing_mark(), before.storing_mark());
-        let changes: [fn(&mut Settings); 6] = [
+        let changes: [fn(&mut Settings); 8] = [
             |rules| rules.no_store.paths.push(Pattern::new("/account/*")),
             |rules| rules.private_cookies.push(Pattern::new("shop")),
             |rules| rules.public_cookies.push(Pattern::new("*")),
             |rules| rules.ignore_headers.cache_control = true,
             |rules| rules.guards_cookies = true,
             |rules| rules.varies_by_session = true,
+            |rules| rules.litespeed = true,
+            |rules| rules.tag_headers.push("X-Tags".into()),
         ];
         let marks = changes.map(|change| {
             let mut rules = before.clone();

@@ -419,6 +419,8 @@ pub struct SiteCache {
     pub site: String,
     /// The name of its pages in keys, and of its cookies ([`maitred_config::Site::key`]).
     pub key: String,
+    /// A fingerprint of the rules by which its pages are stored.
+    mark: u64,
     /// Clients that may send PURGE.
     pub(crate) purge_from: Networks,
     figures: Arc<SiteCacheStats>,
@@ -440,6 +442,7 @@ impl SiteCache {
         let name = site.hosts.first().map(ToString::to_string);
         let site = name.unwrap_or_default();
         Some(SiteCache {
+            mark: cache.rules.storing_mark(),
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
             cookies: all.cookies.of(&key, &cache.rules),

@@ -87,6 +87,11 @@ impl PurgeableSites {
         missing.map(|site| site.name.as_str())
     }
 
+    /// Whether a site is one of these, and stores by rules with this fingerprint.
+    pub(super) fn has(&self, key: &str, mark: u64) -> bool {
+        self.sites.iter().any(|site| site.key == key && site.mark == mark)
+    }
+
     /// The purges of a command.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use maitred_config::Config;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagestore::journal::JournalState;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, SiteCache};
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::PATIENCE;
 
@@ -54,6 +54,12 @@ impl Cache {
         // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
         let changed = before.not_in(&marks).chain(now.not_in(&marks_before));
         changed.map(str::to_owned).collect()
+    }
+
+    /// Whether the configuration in use stores pages of this site, by the same rules. A request
+    /// that began with a former configuration stores none after [`Cache::drop_sites`].
+    pub(crate) fn stores_for(&self, of: &SiteCache) -> bool {
+        self.known.load().has(&of.key, of.mark)
     }
 
     /// Drops all pages of sites, once no request is served by a former configuration. Waits until

@@ -327,7 +327,11 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         Box::pin(async move {
             let (response, _held) = match self.hold_page(&response) {
                 Ok(held) => (response, held),
-                Err(refusal) => (refusal, None),
+                Err(refusal) => {
+                    // The page and its turn do not wait until the client has read the refusal.
+                    drop(response);
+                    (refusal, None)
+                }
             };
             let body = match response.text {
                 TextBody::Whole(body) => body,

@@ -365,7 +365,10 @@ impl<'a> Fill<'a> {
                 if is_small { cache.disk_pace.measure(keep, now) } else { keep() }
             };
             // The end of the response waits for it.
-            let stored = self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk));
+            let stored = match self.cache.stores_for(self.of) {
+                true => self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk)),
+                false => Err(NotStored::Purged),
+            };
             self.note_outcome(stored.map(drop));
         }
         if let Some(acks) = self.purged.take() {
@@ -434,6 +437,9 @@ impl<'a> Fill<'a> {
         add_vary(self.context, &mut stored, body.len());
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
+        if !self.cache.stores_for(self.of) {
+            return self.note_outcome(Err(NotStored::Purged));
+        }
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
         if is_large || self.cache.has_slow_disk() {
             self.unwritten = Some((place, page));
