@@ -7,6 +7,8 @@ use std::{fs, thread};
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::jobs;
+use maitred_tests::processes::Process;
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, is_root, user_ids};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -129,6 +131,31 @@ fn a_pool_whose_new_user_cannot_start_php_serves_nothing_as_the_former_user() {
     server.configure(&with_shop(&main, &second, &of_user(OTHER_USER, "")));
     assert!(server.reload().contains("reloaded"), "{}", server.log_text());
     assert_eq!(ask(&server), by("second", OTHER_USER));
+    server.stop();
+}
+
+#[test]
+fn a_command_of_a_pool_whose_new_user_does_not_exist_ends_and_starts_as_the_next_user() {
+    if skips() {
+        return;
+    }
+    let (main, root) = (tenant("main"), tenant("shop"));
+    let sleeps = "\n[[pools.shop.commands]]\nname = \"queue\"\ncommand = [\"sleep\", \"1000\"]";
+    let as_user = |user| with_shop(&main, &root, &of_user(user, sleeps));
+    let user_of = |pid| {
+        let users = jobs::status_field(pid, "Uid");
+        users.split_whitespace().next().and_then(|user| user.parse::<u32>().ok())
+    };
+    let server = as_user(WEB_USER).start();
+    let former = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(former), Some(user_ids(WEB_USER).0));
+    server.configure(&as_user("no-such-user"));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    wait::until_true("the former user's command to end", || Process::read(former).is_none());
+    server.configure(&as_user(OTHER_USER));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    let next = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(next), Some(user_ids(OTHER_USER).0));
     server.stop();
 }
 

@@ -40,11 +40,13 @@ impl Supervisor {
         }
     }
 
-    /// Has the commands of pools that got another user replaced, by the configuration in use.
-    pub(super) fn renew_jobs_of_other_users(&mut self, changes: &PoolChanges) {
+    /// Replaces the commands of pools that got another user, by the configuration in use, and ends
+    /// the jobs of pools that stop: nothing may run on as a former user.
+    pub(super) fn end_jobs_of_former_users(&mut self, changes: &PoolChanges) {
         let now = self.now();
         for name in &changes.to_other_users {
             self.jobs.renew(name, &self.plan.config, now);
         }
+        self.jobs.retire_pools(&changes.stopped, now);
     }
 }

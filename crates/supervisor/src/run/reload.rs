@@ -266,7 +266,7 @@ impl Supervisor {
         }
         self.change_users(&mut reload);
         self.use_configuration(&mut reload);
-        self.renew_jobs_of_other_users(&reload.changes);
+        self.end_jobs_of_former_users(&reload.changes);
         let PoolChanges { removed, stopped, .. } = &reload.changes;
         for id in self.pools.current_among(&(removed | stopped)) {
             self.close_pool(id);
