@@ -15,7 +15,7 @@ mod slot;
 mod state;
 mod unit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -131,6 +131,14 @@ impl Jobs {
             }
         }
         self.follow(config, |name| name == pool, now);
+    }
+
+    /// These pools stop: their jobs end. A pool that runs again has new ones.
+    pub fn retire_pools(&mut self, pools: &BTreeSet<String>, now: Moment) {
+        let units = self.units.iter_mut().filter(|unit| !unit.is_retiring());
+        for unit in units.filter(|unit| pools.contains(&unit.job.pool)) {
+            unit.retire(now);
+        }
     }
 
     /// Does what is due.

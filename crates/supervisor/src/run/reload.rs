@@ -119,7 +119,7 @@ impl Supervisor {
         let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
         let changes_users = *scope != ReloadScope::Mended;
         self.pools.keep_owners(&self.plan.config, &mut config, changes_users);
-        self.pools.find_users(&mut config, changes_users);
+        self.pools.find_users(&self.plan.config, &mut config, changes_users);
         identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
@@ -266,7 +266,7 @@ impl Supervisor {
         }
         self.change_users(&mut reload);
         self.use_configuration(&mut reload);
-        self.renew_jobs_of_other_users(&reload.changes);
+        self.end_jobs_of_former_users(&reload.changes);
         let PoolChanges { removed, stopped, .. } = &reload.changes;
         for id in self.pools.current_among(&(removed | stopped)) {
             self.close_pool(id);
