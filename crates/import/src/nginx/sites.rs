@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::https_targets::TlsNames;
 use super::location::Matcher;
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
@@ -36,8 +37,7 @@ impl<'a> SitesImport<'_, 'a> {
         let directives: Vec<&'a Directive> = self.scope.own("server").collect();
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
-        let tls = servers.iter().filter(|one| one.has_tls());
-        let tls_names: Vec<String> = tls.flat_map(|one| one.names.clone()).collect();
+        let tls_names = TlsNames::of(&servers);
         servers.iter_mut().for_each(|one| self.whole(one, &tls_names));
         mark_defaults(&mut servers);
         move_other_names(&mut servers);
@@ -131,10 +131,11 @@ impl<'a> SitesImport<'_, 'a> {
 
     /// `redirect` in [tls], which is for all sites or for none.
     fn https_redirect(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
-        let is_plain =
-            |one: &&ServerBlock<'_>| one.has_plain() && one.to_https.is_none() && !one.is_closed;
+        let is_plain = |one: &&ServerBlock<'_>| {
+            one.has_plain() && one.redirect_status().is_none() && !one.is_closed
+        };
         let has_both = !file.tls.is_empty() && file.server.has("listen");
-        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
+        let redirects = servers.iter().find_map(|one| Some((one, one.redirect_status()?)));
         let tls_alone: Vec<&ServerBlock<'a>> =
             servers.iter().filter(|one| has_both && is_over_tls_alone(one, servers)).collect();
         let alone = tls_alone.first().map(|one| (*one, 301));
@@ -177,6 +178,11 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.changed(&back.place, &back.shown(), why);
             }
         }
+        for one in servers.iter().filter(|one| one.to_one_name.is_some()) {
+            let why = "plain HTTP is redirected to HTTPS of the requested name, also of one \
+                       without a certificate";
+            self.report.changed(&one.directive.place, "return", why);
+        }
     }
 
     fn absolute(&self, path: &str) -> String {
@@ -201,13 +207,19 @@ impl<'a> SitesImport<'_, 'a> {
     ) {
         let place = &server.directive.place;
         let has_tls = |name: &String| {
-            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
+            let is_of_it = |one: &ServerBlock<'_>| {
+                one.names.contains(name) || one.is_default || one.is_nameless()
+            };
+            all.iter().any(|one| one.has_tls() && is_of_it(one))
         };
-        if server.is_only_redirect()
-            && server.names.iter().all(has_tls)
-            && file.tls.value("redirect").is_some()
-        {
+        let is_redirected = !server.has_tls() && file.tls.has("redirect");
+        let is_known =
+            is_redirected && server.is_only_redirect() && server.names.iter().all(has_tls);
+        let is_to_one = is_redirected && server.to_one_name.is_some();
+        if is_known || is_to_one {
             self.challenges(server, all, file);
+        }
+        if is_known {
             self.report.drop_server(server.directive);
             return;
         }
@@ -239,7 +251,9 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.access_left_out(place, "server", &why);
         }
         if hosts.is_empty() {
-            self.second_default(server, all);
+            if !is_to_one {
+                self.second_default(server, all);
+            }
             self.report.drop_server(server.directive);
             return;
         }
@@ -380,7 +394,7 @@ fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool 
     }
     let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
     let leads = |one: &ServerBlock<'_>, name: &String| {
-        one.names.contains(name) || one.to_https.is_some() && one.names.is_empty()
+        one.names.contains(name) || one.redirect_status().is_some() && one.names.is_empty()
     };
     match server.names.is_empty() {
         true => !plain().any(|one| one.names.is_empty()),

@@ -118,6 +118,43 @@ fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
 }
 
 #[test]
+fn plain_http_of_all_names_may_be_redirected_to_one_name() {
+    let catch_all = "server { listen 80 default_server; server_name _; \
+                     return 301 https://example.com$request_uri; }";
+    let named = "server { TLS server_name example.com; PHP }";
+    let plain = "server { listen 80; server_name example.com www.example.com; \
+                 return 301 https://example.com$request_uri; }";
+    let canonical = "TLS server_name _; PHP \
+                     if ($host != \"example.com\") { return 301 https://example.com$request_uri; }";
+    let tls = TLS.replace("443 ssl", "443 ssl default_server");
+    let canonical = format!("server {{ {} }}", canonical.replace("TLS", &tls));
+    for http in [
+        format!("{catch_all} {named}"),
+        format!("{named} {catch_all}"),
+        format!("{plain} {canonical}"),
+        format!("{catch_all} {canonical}"),
+    ] {
+        let imported = of_servers(&http);
+        assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
+        assert!(imported.toml.contains("redirect = 301"), "{http}\n{}", imported.toml);
+        assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+        let all = site(&imported, "\"*\"");
+        assert!(all.contains("to = \"https://example.com$0\", status = 301"), "{all}");
+        assert!(imported.report.to_string().contains("HTTPS of the requested name"), "{http}");
+    }
+    // These have no name with TLS, another path or another port.
+    for to in ["other.example", "example.com/a", "example.com:8443"] {
+        let catch_all = catch_all.replace("example.com", to);
+        let imported = of_servers(&format!("{catch_all} {named}"));
+        assert!(!imported.toml.contains("redirect = 301"), "{to}\n{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{to}\n{}", imported.report);
+    }
+    let closed = canonical.replace("PHP", "ssl_reject_handshake on;");
+    let imported = of_servers(&format!("{plain} {closed} {}", named.replace("example", "b")));
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+}
+
+#[test]
 fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
     let of = |location: &str| {
         of_servers(&format!(
@@ -139,6 +176,14 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
         assert!(imported.report.to_string().contains("renewals"), "{}", imported.report);
         assert!(imported.report.keeps_access(), "{}", imported.report);
     }
+    let imported = of_servers(
+        "server { listen 80 default_server; root /var/lib/c; \
+         location /.well-known/acme-challenge/ { } \
+         location / { return 301 https://a.example$request_uri; } } \
+         server { TLS server_name a.example; PHP }",
+    );
+    let alias = format!("aliases.{folder}{CHALLENGES}");
+    assert!(site(&imported, "\"a.example\"").contains(&alias), "{}", imported.toml);
     let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
     assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
