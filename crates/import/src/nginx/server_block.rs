@@ -103,7 +103,7 @@ impl<'a> ServerBlock<'a> {
     }
 
     /// Whether a name is one of the server, or below a wildcard of it.
-    fn covers(&self, name: &str) -> bool {
+    pub(super) fn covers(&self, name: &str) -> bool {
         covers(&self.names, name)
     }
 }

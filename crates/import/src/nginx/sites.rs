@@ -207,9 +207,8 @@ impl<'a> SitesImport<'_, 'a> {
     ) {
         let place = &server.directive.place;
         let has_tls = |name: &String| {
-            let is_of_it = |one: &ServerBlock<'_>| {
-                one.names.contains(name) || one.is_default || one.is_nameless()
-            };
+            let is_of_it =
+                |one: &ServerBlock<'_>| one.covers(name) || one.is_default || one.is_nameless();
             all.iter().any(|one| one.has_tls() && is_of_it(one))
         };
         let is_redirected = !server.has_tls() && file.tls.has("redirect");
@@ -292,7 +291,7 @@ impl<'a> SitesImport<'_, 'a> {
                 continue;
             };
             let is_of_it = |one: &ServerBlock<'_>| {
-                let has_name = server.names.iter().any(|name| one.names.contains(name));
+                let has_name = server.names.iter().any(|name| one.covers(name));
                 one.has_tls() && (has_name || one.is_default || server.names.is_empty())
             };
             let places: Vec<String> = all
@@ -394,7 +393,8 @@ fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool 
     }
     let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
     let leads = |one: &ServerBlock<'_>, name: &String| {
-        one.names.contains(name) || one.redirect_status().is_some() && one.names.is_empty()
+        let is_redirect = one.redirect_status().is_some();
+        one.names.contains(name) || is_redirect && (one.names.is_empty() || one.covers(name))
     };
     match server.names.is_empty() {
         true => !plain().any(|one| one.names.is_empty()),

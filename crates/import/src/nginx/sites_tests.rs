@@ -112,6 +112,20 @@ fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
         let imported = of_servers(&format!("{plain} {tls}"));
         assert!(imported.report.keeps_access(), "{tls}\n{}", imported.report);
     }
+    // The names are below a wildcard with TLS, or it redirects those below one.
+    let closed = "server { listen 80 default_server; return 444; }";
+    let wildcard = "server { TLS server_name example.com *.example.com; PHP }";
+    let below = "server { listen 80; server_name *.example.com; \
+                 return 301 https://$host$request_uri; }";
+    for http in [format!("{plain} {wildcard}"), format!("{below} server {{ TLS {WWW} }}")] {
+        let imported = of_servers(&format!("{closed} {http}"));
+        assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
+        assert!(imported.toml.contains("redirect = 301"), "{http}\n{}", imported.toml);
+        let redirect = "to = \"https://www.example.com$0\"";
+        assert!(!imported.toml.contains(redirect), "{http}\n{}", imported.toml);
+        let is_new = imported.report.to_string().contains("nothing to serve");
+        assert_eq!(is_new, http.contains(wildcard), "{http}\n{}", imported.report);
+    }
     // Without a certificate for a name, the redirect to HTTPS of it leads nowhere.
     let imported = of_servers(&format!("{plain} server {{ TLS {WWW} }}"));
     assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
