@@ -96,10 +96,9 @@ impl<'a> ServerBlock<'a> {
         if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
     }
 
-    /// Whether nginx chooses between two servers by name.
-    fn shares_address(&self, other: &ServerBlock<'_>) -> bool {
-        let is_of_other = |own: &Listen| other.listens.iter().any(|one| one.key() == own.key());
-        self.listens.iter().any(is_of_other)
+    /// Whether an address is one of the server, which nginx then chooses by name.
+    fn is_at(&self, address: &Listen) -> bool {
+        self.listens.iter().any(|own| own.key() == address.key())
     }
 
     /// Whether a name is one of the server, or below a wildcard of it.
@@ -272,10 +271,17 @@ pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
     for index in 0..servers.len() {
         let server = &servers[index];
         let Some(CanonicalName { name, others }) = &server.canonical else { continue };
-        let is_of_other = servers.iter().any(|one| {
-            let is_closer = one.names.contains(name) || !server.covers(name) && one.covers(name);
-            is_closer && one.shares_address(server) && !std::ptr::eq(one, server)
-        });
+        let is_closer = |one: &&ServerBlock<'_>| {
+            one.names.contains(name) || !server.covers(name) && one.covers(name)
+        };
+        let is_closer = |one: &&ServerBlock<'_>| {
+            is_closer(one) && !one.is_only_redirect() && !std::ptr::eq(*one, server)
+        };
+        let mut free = server
+            .listens
+            .iter()
+            .filter(|own| !servers.iter().filter(is_closer).any(|one| one.is_at(own)));
+        let is_of_other = free.next().is_none() && !server.listens.is_empty();
         let gets_unknown = server.is_default && !server.is_closed;
         let is_own = server.names.contains(name);
         let is_new = !is_own && !is_of_other && (gets_unknown || server.covers(name));

@@ -46,6 +46,20 @@ fn all_names_but_the_canonical_one_are_redirected() {
 }
 
 #[test]
+fn a_canonical_name_that_another_server_only_redirects_is_a_site() {
+    let plain = "server { listen 80; server_name example.com; REST }";
+    let redirect = "return 301 https://example.com$request_uri;";
+    let shop = format!("server_name _; if ($host != \"example.com\") {{ {redirect} }} PHP");
+    let tls = TLS.replace("443 ssl", "443 ssl default_server");
+    let shop = format!("server {{ listen 80 default_server; {tls} {shop} }}");
+    for (rest, is_kept) in [(redirect, true), ("root /srv/other;", false)] {
+        let imported = of_servers(&format!("{} {shop}", plain.replace("REST", rest)));
+        assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{rest}\n{}", imported.report);
+    }
+}
+
+#[test]
 fn a_canonical_name_below_a_wildcard_is_a_site() {
     let one = "server_name example.com *.example.com; PHP";
     let redirect = "if ($http_host != \"www.example.com\") \
