@@ -292,7 +292,11 @@ impl<'a> SitesImport<'_, 'a> {
             };
             let is_of_it = |one: &ServerBlock<'_>| {
                 let has_name = server.names.iter().any(|name| one.covers(name));
-                one.has_tls() && (has_name || one.is_default || server.names.is_empty())
+                one.has_tls() && (has_name || server.names.is_empty())
+            };
+            let has_site = all.iter().any(is_of_it);
+            let is_of_it = |one: &ServerBlock<'_>| {
+                is_of_it(one) || !has_site && one.has_tls() && one.is_default
             };
             let places: Vec<String> = all
                 .iter()
@@ -301,11 +305,15 @@ impl<'a> SitesImport<'_, 'a> {
                 .collect();
             for site in file.sites.iter_mut().filter(|site| places.contains(&site.from)) {
                 let settings = &mut site.settings;
-                settings.entry(
-                    "aliases",
-                    CHALLENGES,
-                    Placed::new(toml_text::string(&folder), place),
-                );
+                let alias = toml_text::string(&folder);
+                let known = settings.value_in("aliases", CHALLENGES);
+                if known.is_some_and(|known| known != alias) {
+                    let why = "the site has the folder of another server for challenges: set \
+                               `acme` in [tls]";
+                    self.report.left_out(place, &location.shown(), why);
+                    continue;
+                }
+                settings.entry("aliases", CHALLENGES, Placed::new(alias, place));
                 let why = "no PHP in this location";
                 let scripts = toml_text::string(&format!("{CHALLENGES}*"));
                 settings.push("deny_php", Placed::because(scripts, place, why));

@@ -212,6 +212,27 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
     );
     let alias = format!("aliases.{folder}{CHALLENGES}");
     assert!(site(&imported, "\"a.example\"").contains(&alias), "{}", imported.toml);
+    let plain = |name: &str, folder: &str| {
+        format!(
+            "server {{ listen 80; server_name {name}; \
+             location /.well-known/acme-challenge/ {{ alias {folder}/; }} \
+             location / {{ return 301 https://$host$request_uri; }} }}"
+        )
+    };
+    let tls = |name: &str| format!("server {{ TLS server_name {name}; PHP }}");
+    let default =
+        tls("b.example").replace("TLS", &TLS.replace("443 ssl", "443 ssl default_server"));
+    let both = format!("{} {}", plain("a.example", "/srv/c"), plain("b.example", "/srv/d"));
+    let imported = of_servers(&format!("{both} {} {default}", tls("a.example")));
+    for (hosts, expected) in
+        [("\"a.example\"", "\"/srv/c\""), ("\"b.example\", \"*\"", "\"/srv/d\"")]
+    {
+        let alias = format!("aliases.{folder}{expected}");
+        assert!(site(&imported, hosts).contains(&alias), "{}", imported.toml);
+    }
+    assert!(!imported.report.to_string().contains("folder of another"), "{}", imported.report);
+    let imported = of_servers(&format!("{both} {}", tls("a.example b.example")));
+    assert!(imported.report.to_string().contains("folder of another"), "{}", imported.report);
     let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
     assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
