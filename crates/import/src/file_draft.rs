@@ -89,6 +89,12 @@ impl SectionDraft {
         self.tables[at].1.entry(name.to_owned()).or_insert(value);
     }
 
+    /// The value of an entry of a table.
+    pub fn value_in(&self, table: &str, name: &str) -> Option<&str> {
+        let (_, entries) = self.tables.iter().find(|(known, _)| known == table)?;
+        entries.get(name).map(|value| value.toml.as_str())
+    }
+
     /// The items of a list.
     pub fn list(&self, name: &str) -> &[Placed] {
         let found = self.lists.iter().find(|(known, _)| known == name);

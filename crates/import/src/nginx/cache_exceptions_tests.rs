@@ -62,6 +62,16 @@ fn an_exception_about_the_query_is_one_of_its_parameters() {
         "no_store_paths",
         &["*preview=true*", "*add-to-cart=*", "*/Cart/*", "*/cart/*"],
     );
+    assert!(imported.report.to_string().contains("query of an address is not compared"));
+    // As OpenCart has them: /index.php?route=checkout/cart.
+    let server = "if ($request_uri ~* \"checkout/cart|account|/a/\") { set $skip 1; }";
+    let exceptions = "fastcgi_no_cache $skip; fastcgi_cache_bypass $skip;";
+    let imported = of_cache(server, exceptions);
+    has_list(&imported, "no_store_parameters", &["*"]);
+    has_list(&imported, "no_store_paths", &["*checkout/cart*", "*account*", "*/a/*"]);
+    assert!(!imported.report.to_string().contains("is not compared"), "{}", imported.report);
+    let imported = of_cache("if ($http_cookie ~ admin) { set $skip 1; }", exceptions);
+    assert!(imported.report.to_string().contains("values of cookies"), "{}", imported.report);
     let server = "if ($http_cookie ~* \"comment_author|wordpress_[a-f0-9]+|wp-postpass|\
                   wordpress_logged_in\") { set $skip 1; }";
     let imported = of_cache(server, "fastcgi_no_cache $skip;");

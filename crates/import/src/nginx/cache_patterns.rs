@@ -15,6 +15,8 @@ const BEFORE_NAME: [&str; 5] = ["[?&]", "[&?]", r"[\?&]", r"\?", "&"];
 pub(super) struct AddressPatterns {
     pub(super) paths: Vec<String>,
     pub(super) parameters: Vec<String>,
+    /// Whether a query can match that they leave out.
+    pub(super) ignores_query: bool,
 }
 
 impl AddressPatterns {
@@ -34,11 +36,12 @@ impl AddressPatterns {
                 }
                 continue;
             }
-            let pattern = glob(part)?;
-            if !part.contains('/') {
-                found.parameters.push(pattern.clone());
+            found.paths.push(glob(part)?);
+            if is_within_query(part) {
+                found.parameters.push("*".to_owned());
+            } else {
+                found.ignores_query |= !part.starts_with('^');
             }
-            found.paths.push(pattern);
         }
         if !has_case {
             add_lower_case(&mut found.paths);
@@ -54,7 +57,7 @@ impl AddressPatterns {
         if !has_case {
             add_lower_case(&mut paths);
         }
-        Some(AddressPatterns { paths, parameters: Vec::new() })
+        Some(AddressPatterns { paths, ..AddressPatterns::default() })
     }
 }
 
@@ -67,6 +70,13 @@ pub(super) fn cookies(expression: &str, has_case: bool) -> Option<Vec<String>> {
         true => patterns.collect(),
         false => patterns.map(|pattern| with_known_case(&pattern?)).collect(),
     }
+}
+
+/// Whether an expression for an address matches in a query as well, in names or values: it does not
+/// begin as a path, or goes on after any text.
+fn is_within_query(expression: &str) -> bool {
+    let begin = expression.trim_end_matches('$').trim_end_matches(".*").trim_end_matches(".+");
+    !begin.starts_with(['/', '^']) || [".*", ".+", "[^"].iter().any(|any| begin.contains(any))
 }
 
 /// Whether an expression matches within the name of one cookie, and not its value or the next one.
@@ -189,7 +199,14 @@ mod tests {
         };
         let some = |paths: &str, names: &str| Some([paths.to_owned(), names.to_owned()]);
         assert_eq!(of("/cart/|/feed$", true), some("*/cart/* */feed", ""));
-        assert_eq!(of("sitemap", true), some("*sitemap*", "*sitemap*"));
+        // `index.php?route=checkout/cart` has the path in a query.
+        assert_eq!(of("sitemap|checkout/cart", true), some("*sitemap* *checkout/cart*", "* *"));
+        assert_eq!(of("^/shop/.*admin", true), some("/shop/*admin*", "*"));
+        assert_eq!(of("^/shop/.*$", true), some("/shop/*", ""));
+        for (text, is_ignored) in [("/cart/", true), ("^/cart/", false), ("cart", false)] {
+            let found = AddressPatterns::of(text, true);
+            assert_eq!(found.map(|one| one.ignores_query), Some(is_ignored), "{text}");
+        }
         assert_eq!(of(r"\?s=|[?&]preview=true", true), some("", "s preview"));
         assert_eq!(of("add-to-cart=", true), some("*add-to-cart=*", "*add-to-cart"));
         assert_eq!(of("/Cart/", false), some("*/Cart/* */cart/*", ""));

@@ -37,6 +37,14 @@ const STALE: &str = "1h";
 const CASE: &str = "names and paths are compared with their case here: those in another case are \
                     cached";
 
+/// Why an exception for an address is another one here.
+const QUERY: &str = "the query of an address is not compared with it: pages with such a query are \
+                     cached";
+
+/// Why an exception for a cookie is another one here.
+const VALUE: &str = "values of cookies are not compared with it: pages for a cookie with such a \
+                     value are cached";
+
 /// The variables that are a part of the request, and the kinds of exceptions from the cache.
 const VARIABLES: [(&str, &str); 3] =
     [("cookie_", "cookies"), ("arg_", "parameters"), ("http_", "headers")];
@@ -49,8 +57,14 @@ const PHP_SESSION: &str = "PHPSESSID";
 struct CacheLines<'a> {
     section: SectionDraft,
     used: Vec<&'a Directive>,
-    /// Exceptions without a case in nginx.
-    with_case: Vec<&'a Directive>,
+    /// Exceptions that are others here.
+    changed: Vec<ChangedException<'a>>,
+}
+
+/// An exception that is another one here.
+struct ChangedException<'a> {
+    line: &'a Directive,
+    why: &'static str,
 }
 
 /// A variable of nginx that is a part of the request.
@@ -81,9 +95,20 @@ impl<'a> CacheLines<'a> {
                 for name in [*name, &lower, &upper] {
                     self.push(&list, name, from);
                 }
-                self.with_case.push(from);
+                self.change(from, CASE);
             }
         }
+    }
+
+    fn change(&mut self, line: &'a Directive, why: &'static str) {
+        self.changed.push(ChangedException { line, why });
+    }
+
+    /// Whether no page with a query is stored or served.
+    fn has_no_queries(&self) -> bool {
+        ["no_store_parameters", "bypass_parameters"]
+            .iter()
+            .all(|list| self.section.list(list).iter().any(|one| one.toml == "\"*\""))
     }
 
     /// A cookie of logged-in users, by the expression for it.
@@ -105,8 +130,11 @@ impl<'a> ServerImport<'_, 'a> {
         let lines = no_other_scripts(only, locations).and_then(|()| self.cache_lines(&only.scope));
         match lines {
             Ok(lines) => {
-                for line in &lines.with_case {
-                    self.report.changed(&line.place, &line.shown(), CASE);
+                let has_no_queries = lines.has_no_queries();
+                for ChangedException { line, why } in &lines.changed {
+                    if *why != QUERY || !has_no_queries {
+                        self.report.changed(&line.place, &line.shown(), why);
+                    }
                 }
                 lines.used.iter().for_each(|one| {
                     self.keep(one);
@@ -325,6 +353,9 @@ fn condition<'a>(
                 _ => AddressPatterns::of(&unquoted(text), *how == "~"),
             };
             let patterns = patterns.ok_or((line, "an address of `if` has no counterpart"))?;
+            if patterns.ignores_query {
+                lines.change(line, QUERY);
+            }
             for (part, patterns) in [("paths", patterns.paths), ("parameters", patterns.parameters)]
             {
                 for pattern in patterns {
@@ -332,7 +363,9 @@ fn condition<'a>(
                     lines.push(&format!("bypass_{part}"), &pattern, line);
                 }
             }
-            lines.with_case.extend((*how == "~*").then_some(line));
+            if *how == "~*" {
+                lines.change(line, CASE);
+            }
         }
         ["$http_cookie", how @ ("~*" | "~"), text] => {
             let patterns = cookies(&unquoted(text), *how == "~");
@@ -343,7 +376,11 @@ fn condition<'a>(
             for pattern in patterns.ok_or((line, why))? {
                 lines.push_private(&pattern, line);
             }
-            lines.with_case.extend((*how == "~*").then_some(line));
+            if *how == "~*" {
+                lines.change(line, CASE);
+            } else if !text.starts_with('^') || text.contains('|') {
+                lines.change(line, VALUE);
+            }
         }
         _ => return Err((line, "a test of `if` has no counterpart")),
     }

@@ -11,6 +11,7 @@ mod directives_tests;
 mod fastcgi_cache;
 mod file_types;
 mod folder_scripts;
+mod https_targets;
 mod if_blocks;
 mod known;
 mod laxer_paths;

@@ -1,5 +1,6 @@
 //! A server of nginx as a whole: its addresses and names, and whether it redirects or refuses.
 
+use super::https_targets::{TlsNames, covers, https_host, is_same_over_https};
 use super::listeners;
 use super::redirect_target::{TargetKind, target};
 use super::scope::Scope;
@@ -18,6 +19,8 @@ pub(super) struct ServerBlock<'a> {
     pub(super) is_default: bool,
     /// Plain HTTP is redirected to HTTPS of the same name, with this status.
     pub(super) to_https: Option<u16>,
+    /// Plain HTTP of all unknown names is redirected to HTTPS of one name, with this status.
+    pub(super) to_one_name: Option<u16>,
     /// It refuses every request.
     pub(super) is_closed: bool,
     /// Names that are redirected elsewhere: the name, the target, the status, the directive.
@@ -58,6 +61,28 @@ impl ServerBlock<'_> {
         self.listens.iter().any(|one| !one.is_tls)
     }
 
+    /// Plain HTTP is redirected to HTTPS, of whatever name, with this status.
+    pub(super) fn redirect_status(&self) -> Option<u16> {
+        self.to_https.or(self.to_one_name)
+    }
+
+    /// It has no name, not even an expression.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.names.is_empty() && self.other_names.is_empty()
+    }
+
+    /// It does nothing but refuse requests, or handshakes.
+    pub(super) fn refuses(&self) -> bool {
+        let mut rejects = self.scope.own("ssl_reject_handshake");
+        let is_status = |text: &str| text.parse().is_ok_and(|status: u16| status >= 400);
+        rejects.any(|one| one.first() == "on")
+            || self
+                .scope
+                .own("return")
+                .next()
+                .is_some_and(|one| one.arguments.len() == 1 && is_status(one.first()))
+    }
+
     /// All of it is a redirect to HTTPS.
     pub(super) fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()
@@ -71,14 +96,13 @@ impl<'a> ServerBlock<'a> {
         if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
     }
 
-    /// Whether nginx chooses between two servers by name.
-    fn shares_address(&self, other: &ServerBlock<'_>) -> bool {
-        let is_of_other = |own: &Listen| other.listens.iter().any(|one| one.key() == own.key());
-        self.listens.iter().any(is_of_other)
+    /// Whether an address is one of the server, which nginx then chooses by name.
+    fn is_at(&self, address: &Listen) -> bool {
+        self.listens.iter().any(|own| own.key() == address.key())
     }
 
     /// Whether a name is one of the server, or below a wildcard of it.
-    fn covers(&self, name: &str) -> bool {
+    pub(super) fn covers(&self, name: &str) -> bool {
         covers(&self.names, name)
     }
 }
@@ -104,6 +128,7 @@ impl<'a> SitesImport<'_, 'a> {
             listens,
             is_default: false,
             to_https: None,
+            to_one_name: None,
             is_closed: false,
             moved: Vec::new(),
             canonical: None,
@@ -139,8 +164,8 @@ impl<'a> SitesImport<'_, 'a> {
         (names, others)
     }
 
-    /// What a server is as a whole: a redirect, or closed. `tls_names` are those of all servers.
-    pub(super) fn whole(&mut self, block: &mut ServerBlock<'a>, tls_names: &[String]) {
+    /// What a server is as a whole: a redirect, or closed. `tls` has the names of all servers.
+    pub(super) fn whole(&mut self, block: &mut ServerBlock<'a>, tls: &TlsNames) {
         let conditions: Vec<&'a Directive> = block.scope.own("if").collect();
         for condition in conditions {
             let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
@@ -153,7 +178,7 @@ impl<'a> SitesImport<'_, 'a> {
                 | ["$https"]
                 | ["$server_port", "=", "80"]
                 | ["$scheme", "!=", "https"]
-                    if is_https(&to, &block.names, tls_names) =>
+                    if tls.has_target(&to, &block.names) =>
                 {
                     self.leads_to_https(block, condition, &to, &status);
                 }
@@ -184,29 +209,25 @@ impl<'a> SitesImport<'_, 'a> {
             block.conditions.push(condition);
             condition.block.iter().for_each(|one| self.report.cover(one));
         }
-        let back = block.scope.own("return").next();
-        let own: Vec<Directive> = block.directive.block.clone();
+        self.whole_redirect(block, tls);
+        block.is_closed = block.refuses() && !block.is_only_redirect();
+    }
+
+    /// A server for plain HTTP that does nothing but redirect to HTTPS.
+    fn whole_redirect(&mut self, block: &mut ServerBlock<'a>, tls: &TlsNames) {
         let is_simple = block.scope.own("location").all(|one| {
             one.shown().contains("/.well-known/acme-challenge")
                 || one.argument(0) == "/" && redirect_of(&one.block).is_some()
         });
         let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
-        let redirect =
-            redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
-        if let Some((to, status)) = redirect.filter(|_| is_simple)
-            && is_https(&to, &block.names, tls_names)
-            && !block.has_tls()
-        {
+        let redirect = redirect_of(&block.directive.block)
+            .or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
+        let Some((to, status)) = redirect.filter(|_| is_simple && !block.has_tls()) else { return };
+        if tls.has_target(&to, &block.names) {
             self.leads_to_https(block, block.directive, &to, &status);
+        } else if block.is_nameless() && https_host(&to).is_some_and(|host| tls.has(&host)) {
+            block.to_one_name = status.parse().ok();
         }
-        let mut rejects = block.scope.own("ssl_reject_handshake");
-        let rejects = rejects.any(|one| one.first() == "on");
-        let refuses = rejects
-            || back.is_some_and(|one| {
-                one.arguments.len() == 1
-                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
-            });
-        block.is_closed = refuses && !block.is_only_redirect();
     }
 
     /// A server redirects its plain HTTP to HTTPS.
@@ -228,10 +249,15 @@ impl<'a> SitesImport<'_, 'a> {
 /// nginx's default server of each address; only one of all can be that here.
 pub(super) fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
     let named = servers.iter().position(|one| one.names.iter().any(|name| name == "*"));
-    let set = servers.iter().position(|one| {
-        one.listens.iter().any(|listen| listen.is_default) && !one.is_only_redirect()
-    });
-    let first = servers.iter().position(|one| !one.is_only_redirect());
+    let serves_unknown =
+        |one: &ServerBlock<'_>| one.has_tls() && one.is_nameless() && !one.is_closed;
+    let has_unknown = servers.iter().any(serves_unknown);
+    let is_site = |one: &ServerBlock<'_>| {
+        !one.is_only_redirect() && (one.to_one_name.is_none() || !has_unknown)
+    };
+    let is_set = |one: &ServerBlock<'_>| one.listens.iter().any(|listen| listen.is_default);
+    let set = servers.iter().position(|one| is_set(one) && is_site(one));
+    let first = servers.iter().position(is_site);
     if named.is_none()
         && let Some(index) = set.or(first)
     {
@@ -245,10 +271,17 @@ pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
     for index in 0..servers.len() {
         let server = &servers[index];
         let Some(CanonicalName { name, others }) = &server.canonical else { continue };
-        let is_of_other = servers.iter().any(|one| {
-            let is_closer = one.names.contains(name) || !server.covers(name) && one.covers(name);
-            is_closer && one.shares_address(server) && !std::ptr::eq(one, server)
-        });
+        let is_closer = |one: &&ServerBlock<'_>| {
+            one.names.contains(name) || !server.covers(name) && one.covers(name)
+        };
+        let is_closer = |one: &&ServerBlock<'_>| {
+            is_closer(one) && !one.is_only_redirect() && !std::ptr::eq(*one, server)
+        };
+        let mut free = server
+            .listens
+            .iter()
+            .filter(|own| !servers.iter().filter(is_closer).any(|one| one.is_at(own)));
+        let is_of_other = free.next().is_none() && !server.listens.is_empty();
         let gets_unknown = server.is_default && !server.is_closed;
         let is_own = server.names.contains(name);
         let is_new = !is_own && !is_of_other && (gets_unknown || server.covers(name));
@@ -286,36 +319,4 @@ pub(super) fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
     is_all
         .contains(&rewrite.first())
         .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
-}
-
-/// Whether a name is one of some names, or below a wildcard of them.
-fn covers(names: &[String], name: &str) -> bool {
-    let is_below = |wildcard: &str| {
-        let begin = name.strip_suffix(wildcard).filter(|_| wildcard.starts_with('.'));
-        begin.is_some_and(|begin| !begin.is_empty())
-    };
-    names.iter().any(|one| one == name || one.strip_prefix('*').is_some_and(is_below))
-}
-
-/// The host of a target that is the requested path over HTTPS.
-fn https_host(to: &str) -> Option<String> {
-    let rest = to.strip_prefix("https://")?.replace("${", "$").replace('}', "");
-    rest.strip_suffix("$request_uri").map(str::to_owned)
-}
-
-/// Whether a target is the same address over HTTPS.
-fn is_same_over_https(to: &str, names: &[String]) -> bool {
-    https_host(to).is_some_and(|host| {
-        ["$host", "$http_host"].contains(&host.as_str())
-            || names == std::slice::from_ref(&host)
-            || host == "$server_name" && names.len() == 1
-    })
-}
-
-/// Whether a target is the same address over HTTPS, perhaps with another name that has TLS where
-/// all names have it.
-fn is_https(to: &str, names: &[String], tls_names: &[String]) -> bool {
-    let have_tls = || !names.is_empty() && names.iter().all(|name| covers(tls_names, name));
-    let is_known = |host: String| covers(tls_names, &host) && have_tls();
-    is_same_over_https(to, names) || https_host(to).is_some_and(is_known)
 }

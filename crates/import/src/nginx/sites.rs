@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::https_targets::TlsNames;
 use super::location::Matcher;
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
@@ -36,8 +37,7 @@ impl<'a> SitesImport<'_, 'a> {
         let directives: Vec<&'a Directive> = self.scope.own("server").collect();
         let mut servers: Vec<ServerBlock<'a>> =
             directives.into_iter().map(|one| self.block(one)).collect();
-        let tls = servers.iter().filter(|one| one.has_tls());
-        let tls_names: Vec<String> = tls.flat_map(|one| one.names.clone()).collect();
+        let tls_names = TlsNames::of(&servers);
         servers.iter_mut().for_each(|one| self.whole(one, &tls_names));
         mark_defaults(&mut servers);
         move_other_names(&mut servers);
@@ -131,10 +131,11 @@ impl<'a> SitesImport<'_, 'a> {
 
     /// `redirect` in [tls], which is for all sites or for none.
     fn https_redirect(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
-        let is_plain =
-            |one: &&ServerBlock<'_>| one.has_plain() && one.to_https.is_none() && !one.is_closed;
+        let is_plain = |one: &&ServerBlock<'_>| {
+            one.has_plain() && one.redirect_status().is_none() && !one.is_closed
+        };
         let has_both = !file.tls.is_empty() && file.server.has("listen");
-        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
+        let redirects = servers.iter().find_map(|one| Some((one, one.redirect_status()?)));
         let tls_alone: Vec<&ServerBlock<'a>> =
             servers.iter().filter(|one| has_both && is_over_tls_alone(one, servers)).collect();
         let alone = tls_alone.first().map(|one| (*one, 301));
@@ -177,6 +178,11 @@ impl<'a> SitesImport<'_, 'a> {
                 self.report.changed(&back.place, &back.shown(), why);
             }
         }
+        for one in servers.iter().filter(|one| one.to_one_name.is_some()) {
+            let why = "plain HTTP is redirected to HTTPS of the requested name, also of one \
+                       without a certificate";
+            self.report.changed(&one.directive.place, "return", why);
+        }
     }
 
     fn absolute(&self, path: &str) -> String {
@@ -201,13 +207,18 @@ impl<'a> SitesImport<'_, 'a> {
     ) {
         let place = &server.directive.place;
         let has_tls = |name: &String| {
-            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
+            let is_of_it =
+                |one: &ServerBlock<'_>| one.covers(name) || one.is_default || one.is_nameless();
+            all.iter().any(|one| one.has_tls() && is_of_it(one))
         };
-        if server.is_only_redirect()
-            && server.names.iter().all(has_tls)
-            && file.tls.value("redirect").is_some()
-        {
+        let is_redirected = !server.has_tls() && file.tls.has("redirect");
+        let is_known =
+            is_redirected && server.is_only_redirect() && server.names.iter().all(has_tls);
+        let is_to_one = is_redirected && server.to_one_name.is_some();
+        if is_known || is_to_one {
             self.challenges(server, all, file);
+        }
+        if is_known {
             self.report.drop_server(server.directive);
             return;
         }
@@ -239,7 +250,9 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.access_left_out(place, "server", &why);
         }
         if hosts.is_empty() {
-            self.second_default(server, all);
+            if !is_to_one {
+                self.second_default(server, all);
+            }
             self.report.drop_server(server.directive);
             return;
         }
@@ -278,8 +291,12 @@ impl<'a> SitesImport<'_, 'a> {
                 continue;
             };
             let is_of_it = |one: &ServerBlock<'_>| {
-                let has_name = server.names.iter().any(|name| one.names.contains(name));
-                one.has_tls() && (has_name || one.is_default || server.names.is_empty())
+                let has_name = server.names.iter().any(|name| one.covers(name));
+                one.has_tls() && (has_name || server.names.is_empty())
+            };
+            let has_site = all.iter().any(is_of_it);
+            let is_of_it = |one: &ServerBlock<'_>| {
+                is_of_it(one) || !has_site && one.has_tls() && one.is_default
             };
             let places: Vec<String> = all
                 .iter()
@@ -288,11 +305,15 @@ impl<'a> SitesImport<'_, 'a> {
                 .collect();
             for site in file.sites.iter_mut().filter(|site| places.contains(&site.from)) {
                 let settings = &mut site.settings;
-                settings.entry(
-                    "aliases",
-                    CHALLENGES,
-                    Placed::new(toml_text::string(&folder), place),
-                );
+                let alias = toml_text::string(&folder);
+                let known = settings.value_in("aliases", CHALLENGES);
+                if known.is_some_and(|known| known != alias) {
+                    let why = "the site has the folder of another server for challenges: set \
+                               `acme` in [tls]";
+                    self.report.left_out(place, &location.shown(), why);
+                    continue;
+                }
+                settings.entry("aliases", CHALLENGES, Placed::new(alias, place));
                 let why = "no PHP in this location";
                 let scripts = toml_text::string(&format!("{CHALLENGES}*"));
                 settings.push("deny_php", Placed::because(scripts, place, why));
@@ -380,7 +401,8 @@ fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool 
     }
     let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
     let leads = |one: &ServerBlock<'_>, name: &String| {
-        one.names.contains(name) || one.to_https.is_some() && one.names.is_empty()
+        let is_redirect = one.redirect_status().is_some();
+        one.names.contains(name) || is_redirect && (one.names.is_empty() || one.covers(name))
     };
     match server.names.is_empty() {
         true => !plain().any(|one| one.names.is_empty()),

@@ -46,6 +46,20 @@ fn all_names_but_the_canonical_one_are_redirected() {
 }
 
 #[test]
+fn a_canonical_name_that_another_server_only_redirects_is_a_site() {
+    let plain = "server { listen 80; server_name example.com; REST }";
+    let redirect = "return 301 https://example.com$request_uri;";
+    let shop = format!("server_name _; if ($host != \"example.com\") {{ {redirect} }} PHP");
+    let tls = TLS.replace("443 ssl", "443 ssl default_server");
+    let shop = format!("server {{ listen 80 default_server; {tls} {shop} }}");
+    for (rest, is_kept) in [(redirect, true), ("root /srv/other;", false)] {
+        let imported = of_servers(&format!("{} {shop}", plain.replace("REST", rest)));
+        assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{rest}\n{}", imported.report);
+    }
+}
+
+#[test]
 fn a_canonical_name_below_a_wildcard_is_a_site() {
     let one = "server_name example.com *.example.com; PHP";
     let redirect = "if ($http_host != \"www.example.com\") \
@@ -112,8 +126,59 @@ fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
         let imported = of_servers(&format!("{plain} {tls}"));
         assert!(imported.report.keeps_access(), "{tls}\n{}", imported.report);
     }
+    // The names are below a wildcard with TLS, or it redirects those below one.
+    let closed = "server { listen 80 default_server; return 444; }";
+    let wildcard = "server { TLS server_name example.com *.example.com; PHP }";
+    let below = "server { listen 80; server_name *.example.com; \
+                 return 301 https://$host$request_uri; }";
+    for http in [format!("{plain} {wildcard}"), format!("{below} server {{ TLS {WWW} }}")] {
+        let imported = of_servers(&format!("{closed} {http}"));
+        assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
+        assert!(imported.toml.contains("redirect = 301"), "{http}\n{}", imported.toml);
+        let redirect = "to = \"https://www.example.com$0\"";
+        assert!(!imported.toml.contains(redirect), "{http}\n{}", imported.toml);
+        let is_new = imported.report.to_string().contains("nothing to serve");
+        assert_eq!(is_new, http.contains(wildcard), "{http}\n{}", imported.report);
+    }
     // Without a certificate for a name, the redirect to HTTPS of it leads nowhere.
     let imported = of_servers(&format!("{plain} server {{ TLS {WWW} }}"));
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+}
+
+#[test]
+fn plain_http_of_all_names_may_be_redirected_to_one_name() {
+    let catch_all = "server { listen 80 default_server; server_name _; \
+                     return 301 https://example.com$request_uri; }";
+    let named = "server { TLS server_name example.com; PHP }";
+    let plain = "server { listen 80; server_name example.com www.example.com; \
+                 return 301 https://example.com$request_uri; }";
+    let canonical = "TLS server_name _; PHP \
+                     if ($host != \"example.com\") { return 301 https://example.com$request_uri; }";
+    let tls = TLS.replace("443 ssl", "443 ssl default_server");
+    let canonical = format!("server {{ {} }}", canonical.replace("TLS", &tls));
+    for http in [
+        format!("{catch_all} {named}"),
+        format!("{named} {catch_all}"),
+        format!("{plain} {canonical}"),
+        format!("{catch_all} {canonical}"),
+    ] {
+        let imported = of_servers(&http);
+        assert!(imported.report.keeps_access(), "{http}\n{}", imported.report);
+        assert!(imported.toml.contains("redirect = 301"), "{http}\n{}", imported.toml);
+        assert!(site(&imported, "\"example.com\"").contains("root = \"/srv/app\""));
+        let all = site(&imported, "\"*\"");
+        assert!(all.contains("to = \"https://example.com$0\", status = 301"), "{all}");
+        assert!(imported.report.to_string().contains("HTTPS of the requested name"), "{http}");
+    }
+    // These have no name with TLS, another path or another port.
+    for to in ["other.example", "example.com/a", "example.com:8443"] {
+        let catch_all = catch_all.replace("example.com", to);
+        let imported = of_servers(&format!("{catch_all} {named}"));
+        assert!(!imported.toml.contains("redirect = 301"), "{to}\n{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{to}\n{}", imported.report);
+    }
+    let closed = canonical.replace("PHP", "ssl_reject_handshake on;");
+    let imported = of_servers(&format!("{plain} {closed} {}", named.replace("example", "b")));
     assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
 }
 
@@ -139,6 +204,35 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
         assert!(imported.report.to_string().contains("renewals"), "{}", imported.report);
         assert!(imported.report.keeps_access(), "{}", imported.report);
     }
+    let imported = of_servers(
+        "server { listen 80 default_server; root /var/lib/c; \
+         location /.well-known/acme-challenge/ { } \
+         location / { return 301 https://a.example$request_uri; } } \
+         server { TLS server_name a.example; PHP }",
+    );
+    let alias = format!("aliases.{folder}{CHALLENGES}");
+    assert!(site(&imported, "\"a.example\"").contains(&alias), "{}", imported.toml);
+    let plain = |name: &str, folder: &str| {
+        format!(
+            "server {{ listen 80; server_name {name}; \
+             location /.well-known/acme-challenge/ {{ alias {folder}/; }} \
+             location / {{ return 301 https://$host$request_uri; }} }}"
+        )
+    };
+    let tls = |name: &str| format!("server {{ TLS server_name {name}; PHP }}");
+    let default =
+        tls("b.example").replace("TLS", &TLS.replace("443 ssl", "443 ssl default_server"));
+    let both = format!("{} {}", plain("a.example", "/srv/c"), plain("b.example", "/srv/d"));
+    let imported = of_servers(&format!("{both} {} {default}", tls("a.example")));
+    for (hosts, expected) in
+        [("\"a.example\"", "\"/srv/c\""), ("\"b.example\", \"*\"", "\"/srv/d\"")]
+    {
+        let alias = format!("aliases.{folder}{expected}");
+        assert!(site(&imported, hosts).contains(&alias), "{}", imported.toml);
+    }
+    assert!(!imported.report.to_string().contains("folder of another"), "{}", imported.report);
+    let imported = of_servers(&format!("{both} {}", tls("a.example b.example")));
+    assert!(imported.report.to_string().contains("folder of another"), "{}", imported.report);
     let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
     assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
