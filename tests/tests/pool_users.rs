@@ -2,6 +2,7 @@
 //! the former one, whatever becomes of the new ones.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::chown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
@@ -9,7 +10,9 @@ use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::jobs;
 use maitred_tests::processes::Process;
-use maitred_tests::server::{Server, Setup, WEB_USER, document_root, is_root, user_ids};
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, document_root, is_root, user_ids, write_file,
+};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -67,6 +70,46 @@ fn ask(server: &Server) -> (u16, String) {
 
 fn by(tenant: &str, user: &str) -> (u16, String) {
     (200, format!("{tenant} {}", user_ids(user).0))
+}
+
+/// A list of users and groups of a server's own, in which `tenant` may be.
+struct UserList(TempDir);
+
+impl UserList {
+    /// The number of `tenant`, and that of its group, which is not that of its folder.
+    const IDS: (u32, u32) = (54_321, 54_322);
+
+    fn new() -> UserList {
+        let list = UserList(document_root(&[]));
+        list.write("files", Some(UserList::IDS.0));
+        list
+    }
+
+    /// `sources`: where users are looked up; `hesiod`, without its configuration, responds with an
+    /// error. `tenant`: its number, if it is there.
+    fn write(&self, sources: &str, tenant: Option<u32>) {
+        let switch = format!("passwd: {sources}\ngroup: {sources}\nhosts: files dns\n");
+        write_file(self.0.path(), "nsswitch.conf", switch.as_bytes());
+        let (gid, uid) = (UserList::IDS.1, tenant.unwrap_or_default());
+        let lines = [
+            ("passwd", format!("tenant:x:{uid}:{gid}::/:/usr/sbin/nologin\n")),
+            ("group", format!("tenant:x:{gid}:\n")),
+        ];
+        for (name, line) in lines {
+            let all = fs::read_to_string(format!("/etc/{name}")).expect("it can be read");
+            let line = if tenant.is_some() { line.as_str() } else { "" };
+            write_file(self.0.path(), name, format!("{all}{line}").as_bytes());
+        }
+    }
+
+    /// A server that has this list.
+    fn start(&self, setup: Setup) -> Server {
+        let folder = self.0.path().display();
+        let mounts = ["nsswitch.conf", "passwd", "group"];
+        let mounts = mounts.map(|name| format!("mount --bind {folder}/{name} /etc/{name} && "));
+        let script = format!("{}exec \"$@\"", mounts.concat());
+        setup.under(&["unshare", "--mount", "sh", "-c", &script, "sh"]).start()
+    }
 }
 
 fn skips() -> bool {
@@ -132,6 +175,30 @@ fn a_pool_whose_new_user_cannot_start_php_serves_nothing_as_the_former_user() {
     assert!(server.reload().contains("reloaded"), "{}", server.log_text());
     assert_eq!(ask(&server), by("second", OTHER_USER));
     server.stop();
+}
+
+#[test]
+fn a_reload_leaves_the_users_of_pools_without_user_as_they_are_while_none_can_be_looked_up() {
+    if skips() {
+        return;
+    }
+    let who = "<?php preg_match_all('/^[UG]id:\\s+(\\d+)/m',
+                   file_get_contents('/proc/self/status'), $found);
+               echo implode(' ', $found[1]), ' ', getmypid();";
+    for group in ["", "group = \"tenant\""] {
+        let (main, root, list) =
+            (tenant("main"), document_root(&[("index.php", who)]), UserList::new());
+        let (uid, gid) = UserList::IDS;
+        chown(root.path(), Some(uid), Some(user_ids(WEB_USER).1)).expect("root gives it away");
+        let setup = with_shop(&main, &root, &format!("pm = \"static\"\n{group}"));
+        let server = list.start(setup);
+        let before = ask(&server);
+        assert!(before.1.starts_with(&format!("{uid} {gid} ")), "{before:?}");
+        list.write("files hesiod", None);
+        assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+        assert_eq!(ask(&server), before, "{group}: {}", server.log_text());
+        server.stop();
+    }
 }
 
 #[test]

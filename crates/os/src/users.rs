@@ -107,17 +107,23 @@ fn look_up_group(group: &str) -> Result<Gid, String> {
 /// The owner of a file or folder.
 ///
 /// # Errors
-/// When the path cannot be read.
+/// When the path cannot be read, or the users of this machine cannot: the owner may have a name,
+/// and groups by it.
 pub fn owner_of(path: &Path) -> io::Result<Identity> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path)?;
-    let user = User::from_uid(Uid::from_raw(meta.uid())).ok().flatten();
-    Ok(match user {
+    owner_found(User::from_uid(Uid::from_raw(meta.uid())), meta.uid(), meta.gid())
+}
+
+/// The owner `uid` of a file of group `gid`, for what the look-up of that user has found.
+fn owner_found(found: nix::Result<Option<User>>, uid: u32, gid: u32) -> io::Result<Identity> {
+    let problem = |why| io::Error::other(format!("user {uid} could not be looked up: {why}"));
+    Ok(match found.map_err(problem)? {
         Some(user) => {
             let gid = user.gid;
             Identity::of(user, gid)
         }
-        None => Identity::nameless(meta.uid(), meta.gid()),
+        None => Identity::nameless(uid, gid),
     })
 }
 
@@ -270,6 +276,13 @@ mod tests {
 
     /// An id without a user on test machines.
     const UNKNOWN: &str = "3999999999";
+
+    #[test]
+    fn an_owner_without_a_name_has_the_files_group_and_one_that_cannot_be_looked_up_has_none() {
+        assert_eq!(owner_found(Ok(None), 1000, 33).unwrap(), Identity::nameless(1000, 33));
+        let failed = owner_found(Err(nix::Error::EIO), 1000, 33).unwrap_err().to_string();
+        assert!(failed.starts_with("user 1000 could not be looked up: "), "{failed}");
+    }
 
     #[test]
     fn a_number_need_not_be_anybodys_and_a_name_does() {

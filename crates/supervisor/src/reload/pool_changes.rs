@@ -106,21 +106,26 @@ impl Pools {
     }
 
     /// Looks up the users of all pools of a new configuration. A pool that runs has the one that it
-    /// runs as where no administrator has asked for another (`changes_users`), and where its `user`
-    /// is the same and cannot be looked up now.
-    pub fn find_users(&self, config: &mut Config, changes_users: bool) {
+    /// runs as where no administrator has asked for another (`changes_users`), and where its
+    /// `user`, or without one the owner of its root, is the same as in `old` and cannot be looked
+    /// up now.
+    pub fn find_users(&self, old: &Config, config: &mut Config, changes_users: bool) {
         identity::find_users(config);
-        for pool in &mut config.pools {
+        let mut found = std::mem::take(&mut config.pools);
+        for pool in &mut found {
             let Some(PoolPlan { configured, .. }) = self.current_of(&pool.name).map(|of| &of.plan)
             else {
                 continue;
             };
             let is_same = pool.user == configured.user && pool.group == configured.group;
-            let is_lost = pool.runs_as == PoolUser::Unknown && pool.user.is_some() && is_same;
+            let is_lost = pool.runs_as == PoolUser::Unknown
+                && is_same
+                && (pool.user.is_some() || has_same_owner(pool, old, config));
             if is_lost || !changes_users {
                 pool.runs_as = configured.runs_as;
             }
         }
+        config.pools = found;
     }
 
     /// The pools that run as other users than those of a new configuration.
@@ -145,7 +150,21 @@ impl Pools {
 }
 
 fn owner_is_known(pool: &Pool, config: &Config) -> bool {
-    matches!(config.root_owners.get(&pool.name), Some(RootOwner::Known(_)))
+    known_owner(pool, config).is_some()
+}
+
+fn known_owner(pool: &Pool, config: &Config) -> Option<u32> {
+    match config.root_owners.get(&pool.name) {
+        Some(RootOwner::Known(owner)) => Some(owner.uid),
+        _ => None,
+    }
+}
+
+/// Whether a pool has the same document root in both, of the same owner, or none in both.
+fn has_same_owner(pool: &Pool, old: &Config, config: &Config) -> bool {
+    let (root, owner) = (identity::root_of(pool, config), known_owner(pool, config));
+    let is_same_owner = owner == known_owner(pool, old) && (owner.is_some() || root.is_none());
+    root == identity::root_of(pool, old) && is_same_owner
 }
 
 /// Compares the running pools with the configured names. The pools in `asked` get a new generation

@@ -119,7 +119,7 @@ impl Supervisor {
         let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
         let changes_users = *scope != ReloadScope::Mended;
         self.pools.keep_owners(&self.plan.config, &mut config, changes_users);
-        self.pools.find_users(&mut config, changes_users);
+        self.pools.find_users(&self.plan.config, &mut config, changes_users);
         identity::distrust_groups(&config);
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;

@@ -185,7 +185,7 @@ impl Supervisor {
         self.jobs.remember_runs(&self.plan.config, self.plan.source.file());
         self.purges.prepare_second_front(&mut self.fronts, now);
         self.pools.keep_users(&mut self.plan.config);
-        self.pools.find_users(&mut self.plan.config, true);
+        self.find_users(true);
         let config = self.plan.config.clone();
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but some pool
         // has to show that PHP starts at all.
@@ -222,6 +222,12 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Looks up the users of the configuration in use, which are others from now on if `changes`.
+    fn find_users(&mut self, changes: bool) {
+        let in_use = self.plan.config.clone();
+        self.pools.find_users(&in_use, &mut self.plan.config, changes);
     }
 
     /// Starts the new front once every generation on trial has a worker that is ready, or needs
