@@ -8,8 +8,9 @@ use std::{fs, thread};
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::installed::{installed, replace};
 use maitred_tests::jobs;
-use maitred_tests::processes::Process;
+use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, is_root, user_ids, write_file,
 };
@@ -78,6 +79,9 @@ struct UserList(TempDir);
 impl UserList {
     /// The number of `tenant`, and that of its group, which is not that of its folder.
     const IDS: (u32, u32) = (54_321, 54_322);
+
+    /// Another number of `tenant`.
+    const OTHER_ID: u32 = 54_323;
 
     fn new() -> UserList {
         let list = UserList(document_root(&[]));
@@ -199,6 +203,30 @@ fn a_reload_leaves_the_users_of_pools_without_user_as_they_are_while_none_can_be
         assert_eq!(ask(&server), before, "{group}: {}", server.log_text());
         server.stop();
     }
+}
+
+#[test]
+fn a_front_that_starts_after_an_upgrade_has_failed_serves_by_the_users_that_run() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let folder = installed();
+    let settings = of_user("tenant", "pm = \"static\"");
+    let setup = with_shop(&main, &root, &settings).program(&folder.path().join("maitred"));
+    let server = list.start(setup);
+    let before = (200, format!("shop {}", UserList::IDS.0));
+    assert_eq!(ask(&server), before);
+    list.write("files", Some(UserList::OTHER_ID));
+    replace(&folder.path().join("maitred-php"), "exit 1");
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "with the front and the workers of the one before");
+    let front = server.front().expect("the front of the program before");
+    front.signal(Signal::KILL);
+    wait::until_true("the end of the front", || !front.is_running());
+    wait::until_true("the pool to be served", || ask(&server) == before);
+    server.stop();
 }
 
 #[test]

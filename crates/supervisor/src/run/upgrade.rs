@@ -314,6 +314,8 @@ impl Supervisor {
                 self.pool_event(id, GenerationEvent::Leave);
             }
         }
+        // The old front knows its pools by the users that they run as.
+        self.find_users(false);
         self.dismiss_workers_of(line);
         self.end_purges_of(line);
         self.fpm.forget_program();
