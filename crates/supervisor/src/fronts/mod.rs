@@ -141,6 +141,17 @@ impl Fronts {
         Fronts { current, last_epoch, replaced: None, draining, hung_stacks: Vec::new() }
     }
 
+    /// Numbers up to `epoch` have been used, by fronts that run no more as well.
+    pub fn numbered_after(mut self, epoch: u32) -> Fronts {
+        self.last_epoch = self.last_epoch.max(epoch);
+        self
+    }
+
+    /// The number of the front that was started last.
+    pub fn last_epoch(&self) -> u32 {
+        self.last_epoch
+    }
+
     /// The front that accepts clients, or is to.
     pub fn current(&self) -> &Front {
         &self.current
@@ -359,6 +370,9 @@ mod tests {
         assert!(fronts.take_back().is_none());
         let ended = fronts.ended(1, now);
         assert_eq!(ended.epoch(fronts.current().epoch), Some(1));
-        assert_eq!(fronts.number_current(), 3);
+        // The front of the next program is another one, too.
+        let next = Fronts::new(Front::new(1, 1), Vec::new());
+        let mut next = next.numbered_after(fronts.last_epoch());
+        assert_eq!((next.number_current(), fronts.number_current()), (3, 3));
     }
 }

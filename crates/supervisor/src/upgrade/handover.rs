@@ -65,6 +65,9 @@ pub struct HandoverState {
     pub cookies: CookieNames,
     #[serde(default)]
     pub systemd: SystemdState,
+    /// The number of the front that was started last.
+    #[serde(default)]
+    last_epoch: u32,
     fronts: Vec<FrontState>,
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
@@ -263,6 +266,7 @@ impl HandoverState {
             reload_later: running.reload_later,
             cookies: running.cookies.clone(),
             systemd: running.systemd,
+            last_epoch: fronts.last_epoch(),
             fronts: current.into_iter().chain(draining).collect(),
             listeners: plan.listeners.iter().map(listener_state).collect(),
             terminal: plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
@@ -401,7 +405,7 @@ impl HandoverState {
             certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
             pool_access_logs: PoolAccessLogs::inherited(pool_access_logs),
             stuck_log_openers: self.stuck_log_openers,
-            fronts: Fronts::new(front, draining),
+            fronts: Fronts::new(front, draining).numbered_after(self.last_epoch),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,
             jobs: Jobs::inherited(self.jobs, self.elapsed)?,
