@@ -107,8 +107,8 @@ fn look_up_group(group: &str) -> Result<Gid, String> {
 /// The owner of a file or folder.
 ///
 /// # Errors
-/// When the path cannot be read, or the users of this machine cannot: the owner may have a name, and
-/// groups by it.
+/// When the path cannot be read, or the users of this machine cannot: the owner may have a name,
+/// and groups by it.
 pub fn owner_of(path: &Path) -> io::Result<Identity> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path)?;

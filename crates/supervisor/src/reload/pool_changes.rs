@@ -106,8 +106,9 @@ impl Pools {
     }
 
     /// Looks up the users of all pools of a new configuration. A pool that runs has the one that it
-    /// runs as where no administrator has asked for another (`changes_users`), and where its `user`,
-    /// or without one the owner of its root, is the same as in `old` and cannot be looked up now.
+    /// runs as where no administrator has asked for another (`changes_users`), and where its
+    /// `user`, or without one the owner of its root, is the same as in `old` and cannot be looked
+    /// up now.
     pub fn find_users(&self, old: &Config, config: &mut Config, changes_users: bool) {
         identity::find_users(config);
         let mut found = std::mem::take(&mut config.pools);

@@ -17,9 +17,9 @@ impl Supervisor {
 
     /// Closes pools that get another user, and starts them as that user. The front uses the new
     /// configuration, and has no workers for their requests until then: it knows a pool by its name
-    /// and its user. Where a second reload takes over before the front has replied to the first, the
-    /// front uses the first configuration while it prepares the second, and requests to these pools
-    /// get a 503 for that long: neither the former user nor the new one may run them yet.
+    /// and its user. Where a second reload takes over before the front has replied to the first,
+    /// the front uses the first configuration while it prepares the second, and requests to these
+    /// pools get a 503 for that long: neither the former user nor the new one may run them yet.
     pub(super) fn change_users(&mut self, reload: &mut Reload) {
         for id in self.pools.current_among(&reload.changes.to_other_users) {
             self.close_pool(id);
