@@ -212,20 +212,25 @@ impl PoolPlan {
         }
     }
 
-    /// The pool that listens on the address of a `fastcgi_pass`.
+    /// The pool that listens on the address of a `fastcgi_pass`. A site uses it.
     pub fn target(&mut self, address: &str, files: &dyn FileReader) -> PassTarget {
+        let target = self.listening(address, files);
+        if let PassTarget::Pool(name) = &target
+            && !self.used.contains(name)
+        {
+            self.used.push(name.clone());
+        }
+        target
+    }
+
+    /// The pool that listens on an address.
+    pub fn listening(&self, address: &str, files: &dyn FileReader) -> PassTarget {
         let wanted = one_address(address, files);
-        let found = self.pools.iter().position(|pool| {
+        let found = self.pools.iter().find(|pool| {
             pool.get("listen").is_some_and(|listen| one_address(&listen.value, files) == wanted)
         });
         match found {
-            Some(index) => {
-                let name = self.pools[index].name_here.clone();
-                if !self.used.contains(&name) {
-                    self.used.push(name.clone());
-                }
-                PassTarget::Pool(name)
-            }
+            Some(pool) => PassTarget::Pool(pool.name_here.clone()),
             None => PassTarget::Upstream(address.to_owned()),
         }
     }
@@ -334,9 +339,9 @@ impl PoolPlan {
         }
     }
 
-    /// The values of settings in a used pool, also those of PHP; none of another pool.
+    /// The values of settings in a pool, also those of PHP; none without the pool.
     pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
-        let index = self.index(pool).filter(|_| self.used.iter().any(|used| used == pool))?;
+        let index = self.index(pool)?;
         let last = |name: &&str| {
             let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
             let found = self.pools[index].entries.iter().rev().find(is_it);

@@ -134,13 +134,14 @@ impl Explainer<'_> {
                 Route::Script(_) | Route::RedirectSlash(_) => self.refuse(403, "it is no file"),
             },
             Outcome::Script => {
-                let runner = match asked.runner {
+                let of_path = match asked.runner {
                     Runner::Pool { name, .. } => ScriptRunner::Pool(name),
                     Runner::Upstream(upstream) => ScriptRunner::Upstream(upstream),
                 };
                 let servers = FastcgiServers::of(self.config);
                 let handler = request.handler.as_deref().unwrap_or_default();
-                if let Some(why) = servers.refusal(handler, runner) {
+                let of_site = ScriptRunner::of_site(&self.site.destination);
+                if let Some(why) = servers.refusal(handler, [of_path, of_site]) {
                     return self.refuse(500, &why);
                 }
                 self.variables(&request, asked.runner);

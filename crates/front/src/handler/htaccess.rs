@@ -513,11 +513,12 @@ fn log_mistake(context: &RequestContext<'_>, thread: &Thread, verdict: &Verdict)
 
 /// Why a script does not run by its handler.
 fn refused_handler(context: &RequestContext<'_>, request: &Request) -> Option<String> {
-    let runner = match context.backend {
+    let of_path = match context.backend {
         Backend::Pool(pool) => ScriptRunner::Pool(&pool.name),
         Backend::Upstream(upstream, _) => ScriptRunner::Upstream(upstream),
     };
-    context.site.servers.refusal(request.handler.as_deref()?, runner)
+    let of_site = ScriptRunner::of_site(&context.site.settings.destination);
+    context.site.servers.refusal(request.handler.as_deref()?, [of_path, of_site])
 }
 
 /// What the log says about a path whose directives are too costly.

@@ -14,6 +14,9 @@ use crate::toml_text;
 /// How the type of a file begins that is a handler as well.
 const HANDLER_TYPE: &str = "httpd-";
 
+/// How a handler begins that names several servers.
+const BALANCER: &str = "proxy:balancer:";
+
 /// The words that a line has for handlers, and whether it is for the source of PHP alone.
 struct HandlerWords {
     words: Vec<String>,
@@ -51,12 +54,8 @@ impl HostImport<'_, '_> {
 
     fn handlers_in(&mut self, lines: &[Directive], area: &PathArea) {
         for line in lines {
-            let found = HandlerWords::of(line, area);
-            let why = found.and_then(|HandlerWords { words, is_for_php }| {
-                words.iter().find_map(|word| self.runs_otherwise(word, is_for_php))
-            });
-            if let Some(why) = why {
-                self.report.access_left_out(&line.place, &line.shown(), why);
+            if let Some(found) = HandlerWords::of(line, area) {
+                self.handler_line(line, &found);
             }
             match is_files(line) {
                 true => self.handlers_in(&line.block, &of_files(line, &PathArea::all())),
@@ -65,8 +64,20 @@ impl HostImport<'_, '_> {
         }
     }
 
+    fn handler_line(&mut self, line: &Directive, found: &HandlerWords) {
+        let HandlerWords { words, is_for_php } = found;
+        if words.iter().any(|word| word.to_ascii_lowercase().starts_with(BALANCER)) {
+            let why = "the files are a 403 here: name one FastCGI server";
+            self.report.left_out(&line.place, &line.shown(), why);
+        }
+        let why = words.iter().find_map(|word| self.runs_otherwise(word, *is_for_php));
+        if let Some(why) = why {
+            self.report.access_left_out(&line.place, &line.shown(), why);
+        }
+    }
+
     /// Why a handler of a `.htaccess` file runs files here otherwise than in Apache.
-    fn runs_otherwise(&mut self, word: &str, is_for_php: bool) -> Option<&'static str> {
+    fn runs_otherwise(&self, word: &str, is_for_php: bool) -> Option<&'static str> {
         let name = word.to_ascii_lowercase();
         if name.starts_with("expr=") {
             return Some(
@@ -91,8 +102,8 @@ impl HostImport<'_, '_> {
     }
 
     /// Whether the scripts of a FastCGI server have the user and the limits of the site.
-    fn is_like_own(&mut self, address: &str) -> bool {
-        match self.pools.target(address, self.files) {
+    fn is_like_own(&self, address: &str) -> bool {
+        match self.pools.listening(address, self.files) {
             PassTarget::Pool(name) => {
                 let own = self.own_pool();
                 own.as_ref() == Some(&name) || self.is_confined_alike(own.as_deref(), &name)

@@ -86,6 +86,11 @@ fn a_htaccess_file_that_names_a_pool_with_another_user_is_left_out_as_access() {
     for (pool, line) in [("alice", None), ("alice2", None), ("bob", Some(2)), ("other", Some(2))] {
         expect_left_out("", &scripts(&of_pool(pool)), line);
     }
+    let unused = imported("", Some(&scripts(&of_pool("bob"))));
+    assert!(!unused.toml.contains("[pools.bob]"), "{}", unused.toml);
+    let several = imported("", Some(&scripts("proxy:balancer://php/")));
+    assert!(several.report.to_string().contains("name one FastCGI server"), "{}", several.report);
+    assert!(several.report.keeps_access(), "{}", several.report);
     let bob = of_pool("bob");
     let rule = bob.trim_matches('"');
     for file in [

@@ -147,7 +147,7 @@ impl<'a> HostImport<'_, 'a> {
         let names: Vec<&str> =
             ["user", "group", "chroot"].into_iter().chain(deciding_settings()).collect();
         let of =
-            |pool| self.pools.values(pool, &names).or_else(|| self.mod_php.values(pool, &names));
+            |pool| self.mod_php.values(pool, &names).or_else(|| self.pools.values(pool, &names));
         let own = own.and_then(of);
         own.is_some() && own == of(other)
     }

@@ -12,6 +12,11 @@ pub(super) fn lines(text: &str) -> BTreeMap<String, usize> {
     scanner.found
 }
 
+/// The name of a member as a part of a pointer.
+pub(super) fn pointer_part(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 struct Scanner<'t> {
     bytes: &'t [u8],
     at: usize,
@@ -63,7 +68,7 @@ impl Scanner<'_> {
                 Some(_) => {}
             }
             let name = match is_object && self.peek() == Some(b'"') {
-                true => self.string().replace('~', "~0").replace('/', "~1"),
+                true => pointer_part(&self.string()),
                 false => index.to_string(),
             };
             if self.peek() == Some(b':') {

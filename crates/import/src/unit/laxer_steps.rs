@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::first_steps::{UnitReply, UnitRequest, UnitSearch};
+use super::json_places::pointer_part;
 use super::{UnitConfig, names, route_pointers};
 use crate::escapes::percent_decoded;
 use crate::file_draft::PoolDraft;
@@ -156,9 +157,9 @@ fn is_almost_script(path: &str) -> bool {
 fn front_scripts(config: &UnitConfig) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for name in names(config, "/applications") {
-        let pointer = format!("/applications/{}", name.replace('/', "~1"));
+        let pointer = format!("/applications/{}", pointer_part(&name));
         let targets = names(config, &format!("{pointer}/targets")).into_iter();
-        let holders = targets.map(|target| format!("{pointer}/targets/{target}"));
+        let holders = targets.map(|target| format!("{pointer}/targets/{}", pointer_part(&target)));
         for holder in holders.chain([pointer.clone()]) {
             let text = |name: &str| config.get(&format!("{holder}/{name}")).and_then(Value::as_str);
             if let (Some(root), Some(script)) = (text("root"), text("script")) {

@@ -15,6 +15,7 @@ mod uri_patterns;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use json_places::pointer_part;
 use laxer_steps::WrittenRoutes;
 use serde_json::Value;
 use share_links::ShareLinks;
@@ -45,8 +46,8 @@ impl UnitConfig {
 
     /// The pointer of what a `pass` leads to, such as `routes/main` or `applications/a/direct`.
     pub fn target(pass: &str) -> String {
-        let parts = pass.split('/').map(|part| part.replace("%2F", "~1").replace("%2f", "~1"));
-        parts.map(|part| format!("/{part}")).collect()
+        let parts = pass.split('/').map(|part| part.replace("%2F", "/").replace("%2f", "/"));
+        parts.map(|part| format!("/{}", pointer_part(&part))).collect()
     }
 }
 
@@ -106,7 +107,7 @@ fn route_pointers(config: &UnitConfig) -> Vec<String> {
         Some(Value::Array(_)) => vec!["/routes".to_owned()],
         _ => {
             let named = names(config, "/routes").into_iter();
-            named.map(|name| format!("/routes/{}", name.replace('/', "~1"))).collect()
+            named.map(|name| format!("/routes/{}", pointer_part(&name))).collect()
         }
     }
 }
@@ -115,7 +116,7 @@ fn route_pointers(config: &UnitConfig) -> Vec<String> {
 fn passes(config: &UnitConfig) -> Vec<(String, SourceLine)> {
     let mut found: Vec<(String, SourceLine)> = Vec::new();
     for name in names(config, "/listeners").into_iter().filter(|name| !name.starts_with("unix:")) {
-        let pointer = format!("/listeners/{}", name.replace('/', "~1"));
+        let pointer = format!("/listeners/{}", pointer_part(&name));
         let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
         if let Some(pass) = pass.filter(|pass| found.iter().all(|(known, _)| known != pass)) {
             found.push((pass.to_owned(), config.place(&pointer)));
@@ -134,7 +135,7 @@ pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
 fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
     let (mut plain, mut tls, mut proxies) = (Vec::new(), Vec::new(), None);
     for name in names(config, "/listeners") {
-        let pointer = format!("/listeners/{}", name.replace('/', "~1"));
+        let pointer = format!("/listeners/{}", pointer_part(&name));
         let place = config.place(&pointer);
         let address = name.replace("*:", "0.0.0.0:");
         if name.starts_with("unix:") {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::UnitConfig;
 use super::first_steps::share_texts;
+use super::json_places::pointer_part;
 use crate::FileReader;
 use crate::report::ImportReport;
 
@@ -109,7 +110,7 @@ fn with_share(value: &Value, pointer: &str, found: &mut Vec<String>) {
                 found.push(pointer.to_owned());
             }
             for (name, inner) in members {
-                with_share(inner, &format!("{pointer}/{}", name.replace('/', "~1")), found);
+                with_share(inner, &format!("{pointer}/{}", pointer_part(name)), found);
             }
         }
         _ => {}
@@ -148,7 +149,7 @@ mod tests {
     /// Whether nothing about access is left out of a `share` with these settings.
     fn keeps_access(settings: &str, has_links: Option<bool>) -> bool {
         let text = format!(
-            r#"{{"listeners": {{"*:80": {{"pass": "routes/main"}}}}, "routes": {{"main": [
+            r#"{{"listeners": {{"*:80": {{"pass": "routes/a~%2Fb"}}}}, "routes": {{"a~/b": [
             {{"match": {{"uri": "/no/*"}}, "action": {{"return": 403}}}},
             {{"action": {{"share": "/srv/a$uri"{settings}}}}}]}}}}"#
         );
