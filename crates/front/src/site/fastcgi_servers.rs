@@ -15,7 +15,7 @@ const LOCALHOST: &str = "localhost:";
 /// The same folder as `/run` on Debian and others.
 const VAR_RUN: &str = "unix:/var/run/";
 
-/// FastCGI servers by their addresses. Sockets may differ by case alone, which handlers do not have.
+/// FastCGI servers by their addresses, in small letters: sockets may differ by case alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastcgiServers(HashMap<String, Vec<FastcgiServer>>);
 
