@@ -515,6 +515,22 @@ mod tests {
         Object::new(subject, stored, Bytes::from_static(b"page"))
     }
 
+    #[test]
+    fn a_site_of_a_former_configuration_stores_no_page_by_its_rules() {
+        let config = |rules: &str| {
+            let text = format!("[[sites]]\nroot = \"/srv\"\n[sites.cache]\n{rules}\n");
+            maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+        };
+        let (former, alike) = (config(""), config("min_uses = 2"));
+        let strict = config("no_store_paths = \"/account/*\"");
+        let cache = opened(None);
+        let site = SiteCache::of(&former, &former.sites[0], Some(&cache)).unwrap();
+        for (current, stores) in [(&former, true), (&alike, true), (&strict, false)] {
+            cache.use_sites(current);
+            assert_eq!(cache.stores_for(&site), stores);
+        }
+    }
+
     #[tokio::test]
     async fn no_page_of_any_size_waits_long_for_a_disk_that_is_known_to_hang() {
         let cache = opened(None);

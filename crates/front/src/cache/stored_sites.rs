@@ -9,9 +9,9 @@ use maitred_config::Config;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagestore::journal::JournalState;
 
-use crate::cache::{Cache, SiteCache};
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::PATIENCE;
+use crate::cache::{Cache, SiteCache};
 
 impl Cache {
     /// Drops the pages in the folder whose site its last owner did not have, or had with other
@@ -56,13 +56,14 @@ impl Cache {
         changed.map(str::to_owned).collect()
     }
 
-    /// Whether the configuration in use stores pages of this site, by the same rules. A request
-    /// that began with a former configuration stores none after [`Cache::drop_sites`].
+    /// Whether the configuration in use stores pages of this site, by the same rules. Where it does
+    /// not, a request that began with the former configuration stores none: [`Cache::drop_sites`]
+    /// would not drop that.
     pub(crate) fn stores_for(&self, of: &SiteCache) -> bool {
         self.known.load().has(&of.key, of.mark)
     }
 
-    /// Drops all pages of sites, once no request is served by a former configuration. Waits until
+    /// Drops all pages of sites, once no request begins with a former configuration. Waits until
     /// that is recorded, but not for long.
     pub async fn drop_sites(self: &Arc<Cache>, sites: &BTreeSet<String>) {
         if sites.is_empty() {
