@@ -185,8 +185,8 @@ pub struct Settings {
 
 impl Settings {
     /// A fingerprint of the rules that keep responses from being stored, or name the tags by which
-    /// their pages are purged. Its text, that of `Debug`,
-    /// may be another one in another version, which only costs pages.
+    /// their pages are purged. Its text, that of `Debug`, may be another one in another version,
+    /// which only costs pages.
     pub fn storing_mark(&self) -> u64 {
         let cookies = (&self.private_cookies, &self.public_cookies);
         let by_cookies = (self.guards_cookies, self.varies_by_session);

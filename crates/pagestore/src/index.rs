@@ -10,9 +10,8 @@ pub type Digest = [u8; 16];
 
 /// A known file.
 #[derive(Debug, Clone, Copy)]
-pub struct FileEntry {
+struct FileEntry {
     digest: Digest,
-    site: u64,
     bytes: u64,
     /// Milliseconds since 1970.
     used: u64,
@@ -46,14 +45,21 @@ impl Index {
     /// Records a file, its site, its size in bytes and its last use; `None`: the site is unknown,
     /// or that of an earlier call.
     pub fn note(&mut self, digest: Digest, site: Option<u64>, bytes: u64, used: u64) {
-        let before = self.forget(&digest);
-        let site = site.or(before.map(|file| file.site)).unwrap_or_default();
-        let used = before.map_or(used, |file| used.max(file.used));
-        let files = self.sites.entry(site).or_default();
-        self.places.insert(digest, Place { site, at: files.known.len() });
-        files.known.push(FileEntry { digest, site, bytes, used });
-        files.bytes += bytes;
-        self.bytes += bytes;
+        let before = self.places.get(&digest).map(|place| place.site);
+        let used = self.used(&digest).map_or(used, |before| used.max(before));
+        let site = site.or(before).unwrap_or_default();
+        if before != Some(site) {
+            self.forget(&digest);
+            let files = self.sites.entry(site).or_default();
+            self.places.insert(digest, Place { site, at: files.known.len() });
+            files.known.push(FileEntry { digest, bytes: 0, used });
+        }
+        let Some(place) = self.places.get(&digest) else { return };
+        let Some(files) = self.sites.get_mut(&place.site) else { return };
+        let Some(file) = files.known.get_mut(place.at) else { return };
+        files.bytes = files.bytes - file.bytes + bytes;
+        self.bytes = self.bytes - file.bytes + bytes;
+        (file.bytes, file.used) = (bytes, used);
     }
 
     /// Records a use of a file, if it is known.
@@ -65,10 +71,10 @@ impl Index {
         }
     }
 
-    /// Records that a file is removed. Returns what was known of it.
-    pub fn forget(&mut self, digest: &Digest) -> Option<FileEntry> {
-        let Place { site, at } = self.places.remove(digest)?;
-        let files = self.sites.get_mut(&site)?;
+    /// Records that a file is removed.
+    pub fn forget(&mut self, digest: &Digest) {
+        let Some(Place { site, at }) = self.places.remove(digest) else { return };
+        let Some(files) = self.sites.get_mut(&site) else { return };
         let gone = files.known.swap_remove(at);
         if let Some(moved) = files.known.get(at) {
             self.places.insert(moved.digest, Place { site, at });
@@ -78,7 +84,6 @@ impl Index {
         if files.known.is_empty() {
             self.sites.remove(&site);
         }
-        Some(gone)
     }
 
     /// When a file was last used, if it is known.

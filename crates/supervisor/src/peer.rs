@@ -181,7 +181,8 @@ impl<Out: Serialize> Peer<Out> {
     }
 
     /// Sends an order, or queues it until there is space in the channel. A process that has ended
-    /// gets none; one that does not read for too long is killed.
+    /// gets none; one that does not read for too long is killed. An order that is too long for a
+    /// message, and has no descriptors, is logged and left out.
     pub fn say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) {
         if let Err(why) = self.try_say(&order, fds) {
             self.give_up(&why);

@@ -126,7 +126,7 @@ impl Upgrader {
         error!("the upgrade is refused, all goes on as it was: {why}");
     }
 
-    /// No worker may be ordered now, and no zygote started.
+    /// No worker may be ordered now, and no zygote and no process of a job started.
     pub fn holds_still(&self) -> bool {
         matches!(self.stage, Some(Stage::Waiting { .. }))
     }

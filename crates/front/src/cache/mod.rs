@@ -159,8 +159,10 @@ impl Cache {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let limits = |disk| Limits { memory, files, disk };
         let opened = Store::open(limits(disk), boot.trim(), now());
-        if let Some(Err(error)) = config.cache_dir.as_deref().map(own_files::check_folder) {
-            warn_of_folder(config, &error);
+        if let Some(dir) = &config.cache_dir
+            && let Err(error) = own_files::check_folder(dir)
+        {
+            warn_of_folder(dir, &error);
         }
         let (store, opened) = match opened {
             Ok((store, opened)) => {
@@ -387,12 +389,12 @@ fn leave_unused(dir: &Path) -> &'static str {
 }
 
 /// Another user's files are not read: it could only remove pages, or bring those of before back.
-fn warn_of_folder(config: &Config, error: &io::Error) {
-    let (dir, me) = (config.cache_dir.as_deref(), maitred_os::users::current().name);
+fn warn_of_folder(dir: &Path, error: &io::Error) {
+    let me = maitred_os::users::current().name;
     tracing::warn!(
         "cache_dir {}: {error}: pages that were purged could come back; give it to {me}, the user \
          of the front, with mode 0700",
-        dir.unwrap_or(Path::new("")).display()
+        dir.display()
     );
 }
 

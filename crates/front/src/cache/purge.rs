@@ -36,6 +36,9 @@ pub struct PurgeableSites {
     hosts: Hosts,
     /// By the number of a site in the configuration: its index in `sites`.
     places: Vec<Option<usize>>,
+    /// By the names of the sites in keys: a fingerprint of the rules by which their pages are
+    /// stored.
+    marks: SiteMarks,
 }
 
 #[derive(Debug)]
@@ -48,8 +51,6 @@ struct KnownSite {
     /// The pools that run its scripts.
     pools: Vec<String>,
     parts: KeyParts,
-    /// A fingerprint of the rules by which its pages are stored.
-    mark: u64,
 }
 
 impl PurgeableSites {
@@ -57,39 +58,42 @@ impl PurgeableSites {
     pub fn of(config: &Config) -> PurgeableSites {
         let mut sites = Vec::new();
         let mut places = Vec::new();
+        let mut marks = SiteMarks::new();
         for site in &config.sites {
             let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
             places.push(site.cache.as_ref().map(|cache| {
+                let key = site.key(config);
+                marks.insert(key.clone(), cache.rules.storing_mark());
                 sites.push(KnownSite {
                     name: hosts.first().cloned().unwrap_or_default(),
-                    key: site.key(config),
+                    key,
                     hosts,
                     pools: site.pools().map(str::to_owned).collect(),
                     parts: cache.rules.key.clone(),
-                    mark: cache.rules.storing_mark(),
                 });
                 sites.len() - 1
             }));
         }
-        PurgeableSites { sites, hosts: Hosts::of(&config.sites), places }
+        PurgeableSites { sites, hosts: Hosts::of(&config.sites), places, marks }
     }
 
     /// The names of the sites in keys, each with a fingerprint of the rules by which its pages are
     /// stored.
-    pub(super) fn marks(&self) -> SiteMarks {
-        self.sites.iter().map(|site| (site.key.clone(), site.mark)).collect()
+    pub(super) fn marks(&self) -> &SiteMarks {
+        &self.marks
     }
 
     /// The sites that have no cache among these, are another tenant's there, or store by other
     /// rules.
     pub(super) fn not_in<'a>(&'a self, others: &'a SiteMarks) -> impl Iterator<Item = &'a str> {
-        let missing = self.sites.iter().filter(|site| others.get(&site.key) != Some(&site.mark));
-        missing.map(|site| site.name.as_str())
+        let mark = |marks: &'a SiteMarks, site: &KnownSite| marks.get(&site.key);
+        let missing = move |site: &&KnownSite| mark(others, site) != mark(&self.marks, site);
+        self.sites.iter().filter(missing).map(|site| site.name.as_str())
     }
 
     /// Whether a site is one of these, and stores by rules with this fingerprint.
     pub(super) fn has(&self, key: &str, mark: u64) -> bool {
-        self.sites.iter().any(|site| site.key == key && site.mark == mark)
+        self.marks.get(key) == Some(&mark)
     }
 
     /// The purges of a command.

@@ -35,7 +35,7 @@ impl Cache {
 
     /// Notes the sites in the folder: after their purges are recorded there.
     fn note_sites(&self) {
-        if let Err(error) = self.store.note_sites(&self.known.load().marks()) {
+        if let Err(error) = self.store.note_sites(self.known.load().marks()) {
             tracing::warn!(
                 "the names of sites cannot be written to cache_dir: {error}; its pages are \
                  dropped at the next start"
@@ -50,9 +50,8 @@ impl Cache {
         self.fill_memory.follow(config);
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
         let now = self.known.load();
-        let (marks_before, marks) = (before.marks(), now.marks());
         // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.
-        let changed = before.not_in(&marks).chain(now.not_in(&marks_before));
+        let changed = before.not_in(now.marks()).chain(now.not_in(before.marks()));
         changed.map(str::to_owned).collect()
     }
 

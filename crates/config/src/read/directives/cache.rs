@@ -38,7 +38,7 @@ fn methods(value: &Value<'_>) -> Result<Vec<String>, BadValue> {
     value.each(|item| item.text_as(|text| matches!(text, "GET" | "HEAD").then(|| text.to_owned())))
 }
 
-/// Whole seconds: less than one would be 0, which has a meaning of its own.
+/// Whole seconds: a fraction would be dropped, and less than one be 0, with a meaning of its own.
 fn seconds(value: &Value<'_>) -> Result<u64, BadValue> {
     let duration = value.duration()?;
     match duration.subsec_nanos() {
