@@ -339,17 +339,6 @@ impl PoolPlan {
         }
     }
 
-    /// The values of settings in a pool, also those of PHP; none without the pool.
-    pub fn values(&self, pool: &str, names: &[&str]) -> Option<Vec<Option<&str>>> {
-        let index = self.index(pool)?;
-        let last = |name: &&str| {
-            let is_it = |entry: &&FpmEntry| entry.key.as_deref().unwrap_or(&entry.name) == *name;
-            let found = self.pools[index].entries.iter().rev().find(is_it);
-            found.map(|entry| entry.value.as_str())
-        };
-        Some(names.iter().map(last).collect())
-    }
-
     /// A parameter of a site that is an entry of its pool now.
     pub fn param(&mut self, pool: &str, place: &SourceLine, what: &str) {
         let (pool, place, what) = (pool.to_owned(), place.clone(), what.to_owned());

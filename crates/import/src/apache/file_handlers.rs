@@ -11,7 +11,7 @@ use crate::fpm::PassTarget;
 use crate::source_directive::Directive;
 use crate::toml_text;
 
-/// How the type of a file begins that is a handler as well.
+/// What the type of a file has in it that is a handler as well.
 const HANDLER_TYPE: &str = "httpd-";
 
 /// How a handler begins that names several servers.
@@ -85,7 +85,7 @@ impl HostImport<'_, '_> {
                  whatever it names: write the handler itself",
             );
         }
-        // Others run no file.
+        // Others are no handlers of PHP.
         if !is_php_handler(name.as_bytes()) {
             return None;
         }

@@ -193,8 +193,8 @@ impl<'a> HostImport<'_, 'a> {
             .sections
             .iter()
             .filter(|one| one.is_folder && area.covers(&one.area) && one.area.covers(&below));
-        let decides = folders.filter_map(|one| one.last("AllowOverride")).next_back();
-        if decides.is_some_and(|line| line.first().eq_ignore_ascii_case("none")) {
+        let decides = folders.fold(OverrideLines::default(), OverrideLines::within);
+        if decides.last.is_some() && !permit_some(&decides.names()) {
             // Apache does not read it.
             return true;
         }
@@ -220,11 +220,11 @@ impl<'a> HostImport<'_, 'a> {
         let sections = self.sections.iter().filter(|one| one.is_folder && one.area.is_all());
         let mut found = Vec::new();
         for section in sections {
-            let Some(line) = section.last("AllowOverride") else { continue };
+            let own = OverrideLines::default().within(section);
+            let Some(line) = own.last else { continue };
             let folder = section.section.map(Directive::first).unwrap_or_default();
             let folder = self.config.absolute(folder).trim_end_matches('/').to_owned();
-            let is_on = !line.first().eq_ignore_ascii_case("none");
-            if !is_on || is_shell_pattern(&folder) || folder == self.root {
+            if !permit_some(&own.names()) || is_shell_pattern(&folder) || folder == self.root {
                 continue;
             }
             let mut around = self.root.as_str();

@@ -361,7 +361,7 @@ impl<'a> HostImport<'_, 'a> {
                     if is_module && matches!(section.area, PathArea::Below(_)) {
                         continue;
                     }
-                    let decides = deciding_settings().any(|name| name == line.first());
+                    let decides = CONFINING.contains(&line.first());
                     let why = match is_module {
                         true => {
                             "settings of PHP are those of a pool: give the folder a pool of \
@@ -400,7 +400,7 @@ impl<'a> HostImport<'_, 'a> {
         let of_php: Vec<&'a Directive> = sections.filter(is_of_php).collect();
         for line in of_php {
             let value = line.argument(1);
-            let decides = deciding_settings().any(|name| value.contains(name));
+            let decides = CONFINING.iter().any(|name| value.contains(name));
             let why = "set `php_admin_value` of the pool";
             match decides {
                 true => self.report.access_left_out(&line.place, &line.shown(), why),
@@ -433,9 +433,6 @@ impl<'a> HostImport<'_, 'a> {
 
 /// Settings of PHP that decide what scripts may do, or who runs them: a script before all others
 /// can be a login.
-pub(super) fn deciding_settings() -> impl Iterator<Item = &'static str> {
-    CONFINING.into_iter().chain(["auto_prepend_file"])
-}
 
 pub(super) fn is_on(value: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())

@@ -222,3 +222,21 @@ fn the_names_of_allow_override_are_kept_and_nonfatal_alone_lets_no_file_apply() 
         assert!(!imported(&lines, Some("")).toml.contains("htaccess = true"), "{names}");
     }
 }
+
+#[test]
+fn a_file_that_only_a_list_of_directives_permits_closes_the_folder_of_an_alias() {
+    let lines = |list: &str| {
+        format!(
+            "Alias /x /srv/a/sub\n<Directory /srv/a/sub>\nAllowOverride None\n\
+             AllowOverrideList {list}\n</Directory>"
+        )
+    };
+    for (list, is_closed) in [("Require", true), ("None", false)] {
+        let toml = imported(&lines(list), Some("Require all denied")).toml;
+        assert_eq!(
+            toml.contains("\"~^/x(/|$)\",  # /srv/a/sub/.htaccess"),
+            is_closed,
+            "{list}\n{toml}"
+        );
+    }
+}

@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use maitred_rules::path::is_php_source;
 
 use super::host_import::{AreaSection, HostImport};
-use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler, deciding_settings};
+use super::host_scripts::{ANY_SCRIPT, AreaHandler, PhpHandler};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::PathArea;
 use crate::file_draft::Placed;
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
 use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -144,12 +144,12 @@ impl<'a> HostImport<'_, 'a> {
 
     /// Whether the scripts of both pools have the same user and the same limits.
     pub(super) fn is_confined_alike(&self, own: Option<&str>, other: &str) -> bool {
-        let names: Vec<&str> =
-            ["user", "group", "chroot"].into_iter().chain(deciding_settings()).collect();
-        let of =
-            |pool| self.mod_php.values(pool, &names).or_else(|| self.pools.values(pool, &names));
-        let own = own.and_then(of);
-        own.is_some() && own == of(other)
+        let names: Vec<&str> = ["user", "group", "chroot"].into_iter().chain(CONFINING).collect();
+        let Some(own) = own else { return false };
+        let of_mod_php = |pool| self.mod_php.values(pool, &names);
+        let values = of_mod_php(own);
+        let is_same = values.is_some() && values == of_mod_php(other);
+        is_same || self.pools.have_same_rights(own, other)
     }
 
     /// Settings of mod_php for folders: each gets a pool of its own.

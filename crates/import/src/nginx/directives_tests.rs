@@ -113,6 +113,7 @@ fn types_that_browsers_do_not_run_in_nginx_are_named() {
         "location /up/ { types { image/png png; } }",
         "location ~ ^/up/ { types { text/plain html htm js mjs svg svgz xhtml xml; } }",
         "types { text/plain html; }",
+        "types { text/html html; text/plain HTML; }",
     ]);
     let usual = "types { text/html html htm; text/javascript js mjs; image/svg+xml svg svgz; \
                  application/xhtml+xml xhtml; text/xml xml; application/wasm wasm; }";

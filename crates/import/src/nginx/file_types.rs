@@ -30,8 +30,10 @@ impl<'a> ServerImport<'_, 'a> {
         let default = scope.get("default_type").map_or(DEFAULT_TYPE, |one| one.first());
         let entries: Vec<&Directive> = own.iter().flat_map(|one| &one.block).collect();
         let is_other = |(ending, usual): &&(&str, &[&str])| {
-            let has = |one: &&&Directive| one.arguments.iter().any(|name| name == ending);
-            let kind = entries.iter().find(has).map_or(default, |one| one.name.as_str());
+            let has = |one: &&&Directive| {
+                one.arguments.iter().any(|name| name.eq_ignore_ascii_case(ending))
+            };
+            let kind = entries.iter().rfind(has).map_or(default, |one| one.name.as_str());
             may_end_in(location, ending) && !usual.iter().any(|end| kind.ends_with(end))
         };
         let others: Vec<&str> = ACTIVE.iter().filter(is_other).map(|one| one.0).collect();

@@ -3,7 +3,7 @@
 use super::listeners;
 use super::location::Matcher;
 use super::scope::Scope;
-use super::tree;
+use super::{folder_of, prefix_paths, tree};
 use crate::FileReader;
 use crate::listen_addresses::Listen;
 use crate::report::{ImportReport, SourceLine};
@@ -34,7 +34,9 @@ const DECIDING: [&str; 12] = [
 /// # Errors
 /// One sentence: the configuration cannot be read or has a syntax error.
 pub fn served_sites(files: &dyn FileReader, main: &str) -> Result<Vec<ServedSite>, String> {
-    let tree = tree::read(files, main, &mut ImportReport::default())?;
+    let mut unreported = ImportReport::default();
+    let mut tree = tree::read(files, main, &mut unreported)?;
+    prefix_paths::complete(&mut tree, folder_of(main), files, &mut unreported);
     let Some(http) = tree.iter().find(|one| one.name == "http") else { return Ok(Vec::new()) };
     let scope = Scope::new(http);
     let mut sites: Vec<ServedSite> =

@@ -65,7 +65,7 @@ pub fn has_links(folder: &Path) -> Option<bool> {
     Some(false)
 }
 
-/// The entries of a folder: none of one that does not exist, nothing of one that cannot be read.
+/// The entries of a folder; none if it does not exist. `None`: it cannot be read.
 fn list(folder: &Path) -> Option<impl Iterator<Item = io::Result<DirEntry>>> {
     let list = match fs::read_dir(folder) {
         Ok(list) => Some(list),
