@@ -431,7 +431,6 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
-/// Settings of PHP that decide what scripts may do, or who runs them: a script before all others
 /// can be a login.
 
 pub(super) fn is_on(value: &str) -> bool {
