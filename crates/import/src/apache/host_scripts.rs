@@ -431,8 +431,6 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
-/// can be a login.
-
 pub(super) fn is_on(value: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
 }
