@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sockopt,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketType, recvmsg, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::Value;
@@ -232,14 +233,23 @@ impl SupervisorLink {
         way
     }
 
-    /// The next order, which is not waited for longer than this many milliseconds.
-    pub fn next_order(&self, within: i64) -> Option<Value> {
+    /// The next order, which is not waited for longer than this many milliseconds, and the
+    /// descriptors that come with it.
+    pub fn next_order(&self, within: i64) -> Option<(Value, Vec<OwnedFd>)> {
         let socket = self.socket.as_ref()?;
         let within = Timespec { tv_sec: 0, tv_nsec: within * 1_000_000 };
         poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&within)).ok()?;
         let mut order = vec![0; LONGEST_ORDER];
-        let (length, _) = rustix::net::recv(socket, &mut order[..], RecvFlags::DONTWAIT).ok()?;
-        serde_json::from_slice(&order[..length]).ok()
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let parts = &mut [IoSliceMut::new(&mut order)];
+        let got = recvmsg(socket, parts, &mut ancillary, RecvFlags::DONTWAIT).ok()?;
+        let fds = ancillary.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
+            _ => Vec::new(),
+        });
+        let fds = fds.collect();
+        Some((serde_json::from_slice(&order[..got.bytes]).ok()?, fds))
     }
 
     /// Sends a report in every way there is; false without a receiver.

@@ -6,13 +6,13 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::Read;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 use maitred_tests::fpm::{Answer, Daemon, Params, Place, Which, usual};
 use maitred_tests::guard::Guarded;
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::document_root;
+use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -342,4 +342,57 @@ fn an_access_log_on_standard_error_is_that_of_the_start_though_it_comes_with_a_r
         let ended = server.stop();
         assert!(ended.is_some_and(|status| status.success()), "{which:?}");
     }
+}
+
+/// How many pipes the supervisor of a server that was started as php-fpm has.
+fn pipes_of(daemon: &Daemon) -> usize {
+    let fds = fs::read_dir(format!("/proc/{}/fd", daemon.pid()));
+    let fds = fds.unwrap().flatten().flat_map(|fd| fs::read_link(fd.path()));
+    fds.filter(|file| file.to_string_lossy().starts_with("pipe:")).count()
+}
+
+#[test]
+fn a_zygote_that_names_a_worker_of_its_pool_as_another_one_leaves_no_pipe() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let root = document_root(&[(
+        "index.php",
+        "<?php file_put_contents('php://stderr', \"it says so\\n\"); echo getmypid();",
+    )]);
+    let lines = "pm.max_children = 2\ncatch_workers_output = yes\n";
+    let mut daemon = Daemon::start(Which::Maitred, &usual(lines));
+    let params = Params::get(&root.path().display().to_string(), "/index.php");
+    let ask = |daemon: &Daemon| daemon.listener().ask(&params, b"").unwrap();
+    let process = |daemon: &Daemon, title: &str| {
+        daemon.processes().into_iter().find(|process| process.title.contains(title))
+    };
+    wait::until_true("both workers", || daemon.workers("www").len() == 2);
+    ask(&daemon);
+    daemon.expect_log(0, "it says so");
+    let pipes = pipes_of(&daemon);
+    let mut workers = daemon.workers("www");
+    workers.sort_by_key(|worker| worker.pid);
+    let [named, killed] = &workers[..] else { panic!("two") };
+    let zygote = process(&daemon, "zygote pool www").unwrap();
+    let (zygote, named_pid) = (zygote.pid.to_string(), named.pid.to_string());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compromised-front"));
+    command.args([&zygote, "zygote", &named_pid]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut hostile = Guarded::spawn(&mut command, Signal::TERM);
+    let said = BufReader::new(hostile.child().stdout.take().unwrap());
+    let mut said = said.lines().map_while(Result::ok);
+    assert!(said.any(|line| line == "done"));
+    killed.signal(Signal::KILL);
+    assert_eq!(said.next().as_deref(), Some("1 workers announced"));
+    // The end of the worker waits for its output, which is read late.
+    process(&daemon, "maitred: pipes").unwrap().signal(Signal::STOP);
+    ask(&daemon);
+    named.signal(Signal::KILL);
+    daemon.expect_log(0, "the zygote of pool `www` is killed: it did not keep to the rules");
+    wait::until_true("two other workers, and no more pipes than before", || {
+        let workers = daemon.workers("www");
+        workers.len() == 2 && !workers.contains(named) && pipes_of(&daemon) <= pipes
+    });
+    drop(hostile);
+    daemon.stop();
 }

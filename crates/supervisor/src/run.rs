@@ -365,7 +365,8 @@ impl Supervisor {
             }
             self.pools[id].zygote = None;
             self.pool_event(id, GenerationEvent::ZygoteEnded);
-            let held: Vec<i32> = self.held.iter().map(|held| held.ended.pid).collect();
+            let held = self.held.iter().filter(|held| held.is_of(id, held.ended.pid));
+            let held: Vec<i32> = held.map(|held| held.ended.pid).collect();
             self.pools[id].drop_outputs_without_worker(&held);
         }
     }

@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use maitred_control::{FromFront, FromZygote};
@@ -163,13 +163,17 @@ fn flood(way: &SupervisorLink, role: &str) -> usize {
     said
 }
 
-/// The workers that the zygote was ordered to fork, once no further order comes for a moment.
-fn ordered_workers(way: &SupervisorLink) -> Vec<Value> {
+/// The workers that the zygote was ordered to fork, once no further order comes for a moment. The
+/// pipes that came with the orders go to `pipes`.
+fn ordered_workers(way: &SupervisorLink, pipes: &mut Vec<OwnedFd>) -> Vec<Value> {
     let mut workers = Vec::new();
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         match way.next_order(PAUSE) {
-            Some(order) => workers.extend(order["FillSeat"].get("worker").cloned()),
+            Some((order, fds)) => {
+                workers.extend(order["FillSeat"].get("worker").cloned());
+                pipes.extend(fds);
+            }
             None if workers.is_empty() => {}
             None => break,
         }
@@ -179,8 +183,8 @@ fn ordered_workers(way: &SupervisorLink) -> Vec<Value> {
 
 /// Names as its workers, when some are ordered, processes that are none: those with the next pids,
 /// which do not exist yet, or once the one with this pid.
-fn announce(way: &SupervisorLink, whose: &str) -> usize {
-    let workers = ordered_workers(way);
+fn announce(way: &SupervisorLink, whose: &str, pipes: &mut Vec<OwnedFd>) -> usize {
+    let workers = ordered_workers(way, pipes);
     let pids: Vec<i32> = match whose.parse() {
         Ok(pid) => vec![pid],
         Err(_) => (hostile::last_process() + 1..).take(workers.len()).collect(),
@@ -218,7 +222,7 @@ fn main() {
     if let Some(process) = Process::read(pid) {
         process.signal(Signal::STOP);
     }
-    let mut deaf = Vec::new();
+    let (mut deaf, mut pipes) = (Vec::new(), Vec::new());
     match what {
         "linger" => deaf = linger(&way),
         "absurd" => {
@@ -231,8 +235,8 @@ fn main() {
     }
     let _ = writeln!(io::stdout(), "done");
     if !matches!(what, "linger" | "absurd" | "flood") {
-        let _ = writeln!(io::stdout(), "{} workers announced", announce(&way, what));
+        let _ = writeln!(io::stdout(), "{} workers announced", announce(&way, what, &mut pipes));
     }
     let _ = io::stdin().read_line(&mut String::new());
-    drop(deaf);
+    drop((deaf, pipes));
 }

@@ -353,9 +353,9 @@ impl GenerationState {
         now: Moment,
         actions: &mut Vec<GenerationAction>,
     ) {
-        let is_possible = pid > 1 && !self.knows(pid);
+        let is_expected = self.expects(worker, pid);
         match self.state_of(worker) {
-            Some(state) if is_possible && let SeatState::Ordered { deadline } = *state => {
+            Some(state) if is_expected && let SeatState::Ordered { deadline } = *state => {
                 *state =
                     SeatState::Announced { pid, since: now, look_at: now, deadline, booted: false };
             }

@@ -440,9 +440,9 @@ mod tests {
         let outputs = |running: &RunningPool| running.outputs.len();
         let add = |running: &mut RunningPool, incarnation, pid| {
             let worker = WorkerId { seat: 0, incarnation };
-            let (output, _ends) = WorkerOutput::new("www").unwrap();
+            let (mut output, _ends) = WorkerOutput::new("www").unwrap();
+            output.attribute(pid);
             running.outputs.insert(worker, output);
-            running.attribute_output(worker, pid);
         };
         let (stranger, own, held) = (i32::MAX, i32::MAX - 1, i32::MAX - 2);
         announce(running, stranger);
@@ -463,6 +463,42 @@ mod tests {
         running.drop_outputs_without_worker(&[held]);
         let left: Vec<u32> = running.outputs.keys().map(|worker| worker.incarnation).collect();
         assert_eq!(left, [1, 3]);
+    }
+
+    #[test]
+    fn a_worker_that_is_announced_as_another_one_too_has_one_output() {
+        let mut pools = pools(1);
+        let running = &mut pools.running[0];
+        let pid = i32::MAX;
+        let attribute = |running: &mut RunningPool, worker: WorkerId| {
+            let (output, _ends) = WorkerOutput::new("www").unwrap();
+            running.outputs.insert(worker, output);
+            running.attribute_output(worker, pid);
+            running.outputs[&worker].pid()
+        };
+        let first = WorkerId { seat: 0, incarnation: 1 };
+        assert_eq!(attribute(running, first), None, "it is not ordered");
+        for event in [GenerationEvent::Tick, GenerationEvent::ZygoteStarted] {
+            running.state.on(event, Moment::ZERO);
+        }
+        assert_eq!(attribute(running, first), Some(pid));
+        for event in [
+            GenerationEvent::Announced { worker: first, pid },
+            GenerationEvent::Adopted { pid },
+            GenerationEvent::Worn { worker: first },
+        ] {
+            running.state.on(event, Moment::ZERO);
+        }
+        let second = WorkerId { seat: 1, incarnation: 1 };
+        assert!(running.state.expects(second, pid - 1), "it is ordered");
+        assert_eq!(attribute(running, second), None);
+        // The zygote is killed, and the end of the worker is held.
+        running.state.on(GenerationEvent::Announced { worker: second, pid }, Moment::ZERO);
+        running.state.on(GenerationEvent::ZygoteEnded, Moment::ZERO);
+        running.drop_outputs_without_worker(&[pid]);
+        assert!(running.outputs.keys().eq([&first]));
+        running.end_output(pid, None);
+        assert!(running.outputs.is_empty());
     }
 
     #[test]

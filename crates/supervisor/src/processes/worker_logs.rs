@@ -72,8 +72,12 @@ impl RunningPool {
         }
     }
 
-    /// A worker was announced: its output can be attributed from now on.
+    /// A worker was announced: its output can be attributed from now on. A false announcement
+    /// attributes none: the output would have the end of another process, or none.
     pub fn attribute_output(&mut self, worker: WorkerId, pid: i32) {
+        if !self.state.expects(worker, pid) {
+            return;
+        }
         if let Some(output) = self.outputs.get_mut(&worker) {
             output.attribute(pid);
         }
@@ -155,7 +159,8 @@ impl RunningPool {
     }
 
     /// Its zygote has ended: drops the outputs of workers that will never be our children, whatever
-    /// process the zygote has announced. Those of processes that are `held` are still being read.
+    /// process the zygote has announced. Those of its processes that are `held` are still being
+    /// read.
     pub fn drop_outputs_without_worker(&mut self, held: &[i32]) {
         let state = &self.state;
         self.outputs.retain(|worker, output| {

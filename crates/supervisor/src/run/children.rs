@@ -23,7 +23,7 @@ pub(super) struct ChildEnd {
 
 impl ChildEnd {
     /// Whether a generation had this process.
-    fn is_of(&self, id: PoolId, pid: i32) -> bool {
+    pub(super) fn is_of(&self, id: PoolId, pid: i32) -> bool {
         self.ended.pid == pid && self.owners.iter().any(|owner| owner.id == id)
     }
 }

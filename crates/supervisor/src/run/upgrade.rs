@@ -143,6 +143,8 @@ impl Supervisor {
         let level = self.plan.fpm_log_level();
         for running in &mut self.pools {
             running.flush_outputs(level);
+            // The next program does not know the others, and the kernel would close them here.
+            running.drop_outputs_without_worker(&[]);
             running.show_copy_counters(&self.scoreboards);
         }
         if let Some(certificates) = &mut self.plan.certificates {

@@ -96,6 +96,16 @@ impl GenerationState {
         self.places.iter().filter_map(|place| place.state.pid())
     }
 
+    /// Whether this worker is ordered, and may be announced with this pid.
+    pub fn expects(&self, worker: WorkerId, pid: i32) -> bool {
+        let place = usize::try_from(worker.seat).ok().and_then(|seat| self.places.get(seat));
+        let is_ordered = place.is_some_and(|place| {
+            place.incarnation == worker.incarnation
+                && matches!(place.state, SeatState::Ordered { .. })
+        });
+        is_ordered && pid > 1 && !self.knows(pid)
+    }
+
     /// Whether this worker was announced with this pid, or sits in its seat.
     pub fn has(&self, worker: WorkerId, pid: i32) -> bool {
         let place = usize::try_from(worker.seat).ok().and_then(|seat| self.places.get(seat));
