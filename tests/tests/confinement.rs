@@ -189,6 +189,24 @@ fn a_site_that_moves_with_its_chroot_is_not_reloaded_and_goes_on_being_served() 
 }
 
 #[test]
+fn a_site_whose_pool_gets_another_user_moves_with_its_chroot() {
+    if !is_root() {
+        return eprintln!("skipped: only root can change a root");
+    }
+    let (old, new) = ("<?php echo 'old';", "<?php echo 'new ', __FILE__;");
+    let (old, new) = (jail(&[("public/index.php", old)]), jail(&[("public/index.php", new)]));
+    let server = jailed(&old).start();
+    assert_eq!(http::get(server.address(), "/").text(), "old");
+    server.configure(&jailed(&new).pool(&format!("user = {OTHER_USER:?}")));
+    let line = server.reload();
+    assert!(line.contains("reloaded"), "{line}");
+    wait::until_true("the new user to be served", || {
+        http::get(server.address(), "/").text() == "new /public/index.php"
+    });
+    assert!(!server.log_text().contains("need a restart"), "{}", server.log_text());
+}
+
+#[test]
 fn private_memory_is_seen_in_a_chroot_too() {
     if !is_root() {
         return eprintln!("skipped: only root can change a root");

@@ -1,5 +1,6 @@
 //! Reloads of a server that was started as php-fpm, while every worker has something to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use maitred_tests::fpm::{Answer, Daemon, Listener, Params, Which, usual};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{document_root, is_root};
+use maitred_tests::server::{WEB_USER, document_root, is_root, user_ids, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -120,5 +121,46 @@ fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
         assert_eq!(answer.expect("it is answered").body(), "done");
     }
     wait::until_true("the old workers to go", || !begun.iter().any(Process::is_running));
+    daemon.stop();
+}
+
+/// A folder to be `/` for scripts, whose `index.php` has this name and the number of the user that
+/// runs it.
+fn jail(name: &str) -> TempDir {
+    let script = format!("<?php echo '{name} ', posix_geteuid();");
+    let jail = document_root(&[("index.php", &script)]);
+    // PHP as Debian packages it reads time zones from there.
+    write_file(jail.path(), "usr/share/zoneinfo/none", b"");
+    jail
+}
+
+#[test]
+fn a_pool_that_gets_another_user_and_another_chroot_runs_no_script_of_the_former_user() {
+    const OTHER_USER: &str = "nobody";
+    if !is_root() {
+        return eprintln!("skipped: only root can run pools as several users");
+    }
+    let [first, second] = ["first", "second"].map(jail);
+    let tenant = |user: &str, jail: &TempDir| {
+        usual(&format!("user = {user}\nchroot = {}\n", jail.path().display()))
+    };
+    let mut daemon = Daemon::start(Which::Maitred, &tenant(WEB_USER, &first));
+    let params = Params::get("/", "/index.php");
+    let ask = |daemon: &Daemon| daemon.listener().ask(&params, b"").map(|answer| answer.body());
+    let by = |name: &str, user: &str| format!("{name} {}", user_ids(user).0);
+    assert_eq!(ask(&daemon).expect("a response"), by("first", WEB_USER));
+    let text = daemon.place().fill_in(&tenant(OTHER_USER, &second));
+    fs::write(daemon.place().file("php-fpm.conf"), text).expect("a file can be written");
+    let mark = daemon.log().mark();
+    daemon.signal(Signal::USR2);
+    daemon.expect_log(mark, "ready to handle connections");
+    let mut seen = BTreeSet::new();
+    wait::until_true("the new tenant to be served", || {
+        let body = ask(&daemon).unwrap_or_default();
+        let is_new = body == by("second", OTHER_USER);
+        seen.insert(body);
+        is_new || seen.contains(&by("first", OTHER_USER))
+    });
+    assert!(!seen.contains(&by("first", OTHER_USER)), "{seen:?}");
     daemon.stop();
 }

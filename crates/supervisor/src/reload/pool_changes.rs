@@ -217,6 +217,7 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
 }
 
 /// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
+/// The users of the pools have been looked up in both.
 pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let mut stays = Vec::new();
     if config.front_user != old.front_user {
@@ -242,7 +243,9 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         let Some(before) = old.pool(&pool.name) else {
             continue;
         };
-        if pool.confinement.chroot != before.confinement.chroot {
+        // A pool of another user is another pool: in the former root is the former user's code.
+        let has_same_user = pool.runs_as == before.runs_as && pool.runs_as != PoolUser::Unknown;
+        if has_same_user && pool.confinement.chroot != before.confinement.chroot {
             pool.confinement = before.confinement.clone();
             moved = true;
         }
