@@ -3,9 +3,16 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::param::page_size;
+
+use crate::forked_task::run_task;
 use crate::proc;
 
 /// The file of a group by which a process enters it.
@@ -117,6 +124,44 @@ impl Group {
     /// When there is no such setting here, or the kernel does not take the value.
     pub fn set(&self, setting: &str, value: &str) -> io::Result<()> {
         self.open(setting)?.write_all(value.as_bytes())
+    }
+
+    /// Whether one of its settings has this value. The kernel rounds memory to whole pages.
+    pub fn has(&self, setting: &str, value: &str) -> bool {
+        let held = fs::read_to_string(self.0.join(setting)).unwrap_or_default();
+        let pages = |text: &str| {
+            let bytes = text.parse::<u64>().ok().filter(|_| setting.starts_with("memory."));
+            bytes.map(|bytes| bytes / page_size() as u64)
+        };
+        let (held, is_limited) = (held.trim(), pages(value).is_some());
+        held == value || is_limited && pages(held) == pages(value)
+    }
+
+    /// Writes a limit of memory. What is beyond it the kernel reclaims within the write, for as
+    /// long as processes of the group take more: another process writes, for which this one waits
+    /// `longest`.
+    ///
+    /// # Errors
+    /// When there is no such setting here, or the kernel does not take the value.
+    pub fn limit_memory(&self, setting: &str, value: &str, longest: Duration) -> io::Result<()> {
+        // Since Linux 6.16 the processes of the group reclaim alone then.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let path = self.0.join(setting);
+        let mut file = fs::OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+        if value == "max" || self.has("memory.current", "0") {
+            return file.write_all(value.as_bytes());
+        }
+        let written = run_task(longest, &[file.as_fd()], || {
+            let written = rustix::io::write(&file, value.as_bytes());
+            written.map_or_else(Errno::raw_os_error, |_| 0)
+        });
+        match written? {
+            Some(0) => Ok(()),
+            Some(error) => Err(io::Error::from_raw_os_error(error)),
+            // The limit comes first.
+            None if self.has(setting, value) => Ok(()),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     /// The descriptor by which a process that writes `0` moves itself into the group, for

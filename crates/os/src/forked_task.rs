@@ -1,13 +1,18 @@
-//! A process that this one forks for a task with its own memory, and does not wait for.
+//! A process that this one forks for a task with its own memory, and does not wait for, or not for
+//! long.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::fork::{OwnProc, die_with_parent, exit_now};
-use crate::signals;
+use crate::signals::{self, Signal};
 use crate::spawn::FIRST_INHERITED_FD;
 
 /// Exit code of a task that has panicked (Rust's own).
@@ -36,6 +41,39 @@ pub fn fork_task(kept: &[BorrowedFd<'_>], task: impl FnOnce() -> i32) -> io::Res
             close_others(kept);
             exit_now(catch_unwind(AssertUnwindSafe(task)).unwrap_or(PANICKED));
         }
+    }
+}
+
+/// As [`fork_task`], but waits for the end of the process, whose exit code it returns. None: it has
+/// not ended within `limit`. Then it is killed, and left to what reaps the children of this
+/// process: it may be in a system call that a signal does not end at once.
+///
+/// # Errors
+/// As [`fork_task`], or when the system refuses a descriptor; the process is left then, too.
+pub fn run_task(
+    limit: Duration,
+    kept: &[BorrowedFd<'_>],
+    task: impl FnOnce() -> i32,
+) -> io::Result<Option<i32>> {
+    let pid = fork_task(kept, task)?;
+    let ended = signals::pidfd(pid)?;
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&timeout)) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(0) => {
+                signals::send_to(ended.as_fd(), Signal::SIGKILL)?;
+                return Ok(None);
+            }
+            Ok(_) => break,
+        }
+    }
+    match waitpid(Pid::from_raw(pid), None)? {
+        WaitStatus::Exited(_, code) => Ok(Some(code)),
+        how => Err(io::Error::other(format!("the process for it has ended otherwise: {how:?}"))),
     }
 }
 

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
+use maitred_os::cgroup::Group;
 use maitred_os::fork::{HowEnded, OwnProc, Side, exit_now, fork_orphan, reap};
-use maitred_os::forked_task::fork_task;
+use maitred_os::forked_task::{fork_task, run_task};
 use maitred_os::packets::Packets;
 use maitred_os::preemption::PreemptionProbe;
 use maitred_os::sigterm;
@@ -20,7 +21,7 @@ use nix::sys::signal::Signal;
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 11] = [
         ("a_child_that_ends_says_how", a_child_that_ends_says_how as fn()),
         ("a_child_that_takes_too_long_is_killed", a_child_that_takes_too_long_is_killed),
         (
@@ -31,6 +32,14 @@ fn main() {
         (
             "a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic",
             a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic,
+        ),
+        (
+            "a_task_that_takes_too_long_is_killed_and_not_waited_for",
+            a_task_that_takes_too_long_is_killed_and_not_waited_for,
+        ),
+        (
+            "a_limit_of_memory_of_a_used_group_is_written_by_another_process",
+            a_limit_of_memory_of_a_used_group_is_written_by_another_process,
         ),
         (
             "a_task_dies_with_who_began_it_also_with_the_rights_of_another_user",
@@ -140,6 +149,31 @@ fn a_task_has_no_descriptors_but_those_for_it_and_ends_by_a_panic() {
     let pid = fork_task(&[], || panic!("in the task")).unwrap();
     let _ = std::panic::take_hook();
     assert_eq!(collect(), (pid, HowEnded::Exited(101)));
+}
+
+fn a_task_that_takes_too_long_is_killed_and_not_waited_for() {
+    assert_eq!(run_task(LONG, &[], || 7).unwrap(), Some(7));
+    let sleeps = || {
+        std::thread::sleep(LONG);
+        8
+    };
+    assert_eq!(run_task(Duration::from_millis(50), &[], sleeps).unwrap(), None);
+    assert_eq!(collect().1, HowEnded::Signaled(9));
+}
+
+fn a_limit_of_memory_of_a_used_group_is_written_by_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = Group::of_this_process().and_then(|own| own.make(&folder.path().to_string_lossy()));
+    let Ok(group) = group else { return println!("skipped: no control group") };
+    for (name, text) in [("memory.current", "4096\n"), ("memory.max", "")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    group.limit_memory("memory.max", "8192", LONG).unwrap();
+    assert!(group.has("memory.max", "8192") && group.has("memory.max", "8195"));
+    assert!(!group.has("memory.max", "4096") && !group.has("memory.max", "max"));
+    let missing = group.limit_memory("memory.high", "8192", LONG).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    assert!(reap().unwrap().is_none(), "the process was collected");
 }
 
 fn a_task_dies_with_who_began_it_also_with_the_rights_of_another_user() {

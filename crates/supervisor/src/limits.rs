@@ -125,6 +125,13 @@ pub const MEMORY_READER_IDLE: Duration = Duration::from_secs(30);
 /// Most reports acted on in one turn of the process that counts: it has one order at a time.
 pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
 
+/// How long the writes of limits of memory may take together, in which the kernel reclaims what is
+/// beyond them.
+pub const LIMIT_WRITES: Duration = Duration::from_secs(2);
+
+/// How long each of them may take at least.
+pub const LIMIT_WRITE_LEAST: Duration = Duration::from_millis(500);
+
 /// Timeout of a read of a pipe that tenants' code can write to, which takes microseconds unless a
 /// tenant holds its lock.
 pub const PIPE_TIMEOUT: Duration = Duration::from_secs(2);

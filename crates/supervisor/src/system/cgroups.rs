@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
 use maitred_os::proc;
 
-use crate::limits::Moment;
+use crate::limits::{LIMIT_WRITE_LEAST, LIMIT_WRITES, Moment};
 use crate::system::identity;
 
 /// The subgroup of supervisor and front, if they had to move.
@@ -179,7 +179,7 @@ impl Groups {
         });
     }
 
-    /// Creates missing groups for `config`, and sets every limit.
+    /// Creates missing groups for `config`, and sets each limit that differs.
     fn follow(&mut self, config: &Config) -> Result<(), String> {
         let wanted = controllers(config);
         if let Some(why) = lacking(&self.base, &wanted) {
@@ -194,8 +194,9 @@ impl Groups {
         };
         let freed = config.pools.iter().filter(is_freed);
         let pools: Vec<&Pool> = limited(config).chain(freed).collect();
+        let until = Instant::now() + LIMIT_WRITES;
         for pool in pools {
-            let made = self.add(pool, config);
+            let made = self.add(pool, config, until);
             made.map_err(|(what, error)| refused(&self.base, &what, &error))?;
         }
         Ok(())
@@ -229,7 +230,13 @@ impl Groups {
         moved
     }
 
-    fn add(&mut self, pool: &Pool, config: &Config) -> Result<(), (String, io::Error)> {
+    /// `until`: when the kernel has reclaimed memory for all pools for long enough.
+    fn add(
+        &mut self,
+        pool: &Pool,
+        config: &Config,
+        until: Instant,
+    ) -> Result<(), (String, io::Error)> {
         let group = self.base.make(&group_name(pool));
         let group = group.map_err(|error| ("given groups".to_owned(), error))?;
         if self.left.contains(&group) {
@@ -241,9 +248,7 @@ impl Groups {
         let group = self.pools.entry(pool.name.clone()).or_insert(added);
         for (controller, setting, value) in settings(&pool.confinement.together) {
             if self.controllers.contains(controller) {
-                group
-                    .group
-                    .set(setting, &value)
+                set_limit(&group.group, setting, &value, until)
                     .map_err(|error| (format!("limited by {setting} = {value}"), error))?;
             }
         }
@@ -314,6 +319,19 @@ impl Drop for Groups {
 
 fn group_name(pool: &Pool) -> String {
     format!("{POOL_GROUP}{}", pool.name)
+}
+
+/// Sets a limit that differs. By one of memory that is the same, too, the kernel would reclaim what
+/// is beyond it.
+fn set_limit(group: &Group, setting: &str, value: &str, until: Instant) -> io::Result<()> {
+    if group.has(setting, value) {
+        return Ok(());
+    }
+    if !setting.starts_with("memory.") {
+        return group.set(setting, value);
+    }
+    let left = until.saturating_duration_since(Instant::now());
+    group.limit_memory(setting, value, left.max(LIMIT_WRITE_LEAST))
 }
 
 /// Kills what another user's pool of the same name has left in the group: it would count against
@@ -437,6 +455,8 @@ mod tests {
             for file in ["cgroup.procs", "memory.max", "memory.high"] {
                 std::fs::write(group.join(file), "").unwrap();
             }
+            // A used group has its limits written by another process, which a test cannot fork.
+            std::fs::write(group.join("memory.current"), "0\n").unwrap();
         }
         std::fs::write(folder.join("cgroup.controllers"), "memory").unwrap();
         Some(Groups {
@@ -471,6 +491,30 @@ mod tests {
         assert_eq!((&*limit("shop"), &*limit("blog")), ("134217728", "33554432"));
     }
 
+    #[test]
+    fn limits_that_have_not_changed_are_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(groups) = pretended(folder.path()) else { return };
+        let mut groups = Some(groups);
+        let file = |name: &str| folder.path().join(format!("{POOL_GROUP}shop/memory.{name}"));
+        let limits =
+            |high: &str| config(&format!("memory_max = 100000001\nmemory_high = {high:?}"));
+        Groups::arrange(&mut groups, &limits("64M")).unwrap();
+        // As the kernel shows it: whole pages.
+        std::fs::write(file("max"), "99999744\n").unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        for name in ["max", "high"] {
+            let open = std::fs::File::options().write(true).open(file(name)).unwrap();
+            open.set_modified(long_ago).unwrap();
+        }
+        let is_old = |name| file(name).metadata().unwrap().modified().unwrap() == long_ago;
+        Groups::arrange(&mut groups, &limits("64M")).unwrap();
+        assert!(is_old("max") && is_old("high"));
+        Groups::arrange(&mut groups, &limits("32M")).unwrap();
+        assert!(is_old("max") && !is_old("high"));
+        assert_eq!(std::fs::read_to_string(file("high")).unwrap(), "33554432");
+    }
+
     /// Groups beneath one of this test. None where no group can be made.
     fn groups_in(test: &str) -> Option<Groups> {
         let name = format!("maitred-test-{test}-{}", std::process::id());
@@ -494,7 +538,7 @@ mod tests {
         let base = groups.base.clone();
         let pool = |name: &str| Pool { name: name.to_owned(), ..Pool::default() };
         for name in ["one", "two", "three"] {
-            groups.add(&pool(name), &config("")).unwrap();
+            groups.add(&pool(name), &config(""), Instant::now()).unwrap();
         }
         let mut stays = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let entrance = groups.entrance_file("two").unwrap();
@@ -507,7 +551,7 @@ mod tests {
         groups.try_again(LEFT_TRIED_EVERY);
         assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
         groups.left.push(groups.pools["three"].group.clone());
-        groups.add(&pool("three"), &config("")).unwrap();
+        groups.add(&pool("three"), &config(""), Instant::now()).unwrap();
         groups.try_again(2 * LEFT_TRIED_EVERY);
         assert_eq!(pool_groups(&base), ["maitred-pool-three"]);
 
@@ -533,13 +577,13 @@ mod tests {
         let pool =
             Pool { name: "one".to_owned(), user: Some("daemon".to_owned()), ..Pool::default() };
         for (uid, signal) in [(user + 1, 9), (user, 15)] {
-            groups.add(&pool, &config("")).unwrap();
+            groups.add(&pool, &config(""), Instant::now()).unwrap();
             let mut sleep = std::process::Command::new("sleep");
             let mut left = sleep.arg("1000").uid(uid).spawn().unwrap();
             let entrance = groups.entrance_file("one").unwrap();
             std::fs::write(entrance, left.id().to_string()).unwrap();
             groups.keep(|_| false);
-            groups.add(&pool, &config("")).unwrap();
+            groups.add(&pool, &config(""), Instant::now()).unwrap();
             // One that was killed does not end by this any more.
             let pid = rustix::process::Pid::from_child(&left);
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
