@@ -116,6 +116,12 @@ impl UserList {
     }
 }
 
+/// The number of the user of a process.
+fn user_of(pid: i32) -> Option<u32> {
+    let users = jobs::status_field(pid, "Uid");
+    users.split_whitespace().next().and_then(|user| user.parse().ok())
+}
+
 fn skips() -> bool {
     if !is_root() {
         eprintln!("skipped: only root can run pools as several users");
@@ -237,10 +243,6 @@ fn a_command_of_a_pool_whose_new_user_does_not_exist_ends_and_starts_as_the_next
     let (main, root) = (tenant("main"), tenant("shop"));
     let sleeps = "\n[[pools.shop.commands]]\nname = \"queue\"\ncommand = [\"sleep\", \"1000\"]";
     let as_user = |user| with_shop(&main, &root, &of_user(user, sleeps));
-    let user_of = |pid| {
-        let users = jobs::status_field(pid, "Uid");
-        users.split_whitespace().next().and_then(|user| user.parse::<u32>().ok())
-    };
     let server = as_user(WEB_USER).start();
     let former = jobs::running(&server, "queue", 1)[0];
     assert_eq!(user_of(former), Some(user_ids(WEB_USER).0));
@@ -251,6 +253,29 @@ fn a_command_of_a_pool_whose_new_user_does_not_exist_ends_and_starts_as_the_next
     assert!(server.reload().contains("reloaded"), "{}", server.log_text());
     let next = jobs::running(&server, "queue", 1)[0];
     assert_eq!(user_of(next), Some(user_ids(OTHER_USER).0));
+    server.stop();
+}
+
+#[test]
+fn a_run_of_a_schedule_ends_with_the_user_of_its_pool_and_the_next_users_runs_begin() {
+    if skips() {
+        return;
+    }
+    let (main, root) = (tenant("main"), tenant("shop"));
+    let report = "\n[[pools.shop.schedules]]\nname = \"report\"\nevery = \"1s\"\n\
+                  command = [\"sleep\", \"1000\"]";
+    let as_user = |user| with_shop(&main, &root, &of_user(user, report));
+    let server = as_user(WEB_USER).start();
+    let run_of = |user| {
+        let runs = || server.processes().into_iter().filter(|run| run.title.contains("sleep 1000"));
+        let is_its = |run: &Process| user_of(run.pid) == Some(user_ids(user).0);
+        wait::until("a run", || runs().find(is_its))
+    };
+    let former = run_of(WEB_USER);
+    server.configure(&as_user(OTHER_USER));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    wait::until_true("the former user's run to end", || !former.is_running());
+    run_of(OTHER_USER);
     server.stop();
 }
 

@@ -42,13 +42,12 @@ impl Supervisor {
         }
     }
 
-    /// Replaces the commands of pools that got another user, by the configuration in use, and ends
-    /// the jobs of pools that stop: nothing may run on as a former user.
+    /// Ends the jobs of pools that stop or get another user: nothing may run on as a former user.
+    /// The latter have new ones, by the configuration in use.
     pub(super) fn end_jobs_of_former_users(&mut self, changes: &PoolChanges) {
+        let PoolChanges { to_other_users, stopped, .. } = changes;
         let now = self.now();
-        for name in &changes.to_other_users {
-            self.jobs.renew(name, &self.plan.config, now);
-        }
-        self.jobs.retire_pools(&changes.stopped, now);
+        self.jobs.retire_pools(&(to_other_users | stopped), now);
+        self.jobs.follow(&self.plan.config, |name| to_other_users.contains(name), now);
     }
 }
