@@ -28,6 +28,17 @@ impl ChildEnd {
     }
 }
 
+/// Whether the end of a process of this generation is `held` that had this number.
+pub(super) fn is_held(id: PoolId, pid: i32, held: &[ChildEnd]) -> bool {
+    held.iter().any(|held| held.is_of(id, pid))
+}
+
+/// Whether a generation had the process that was reaped, and not just one before it with the same
+/// number, whose end is `held`: of that it has no worker any more, but its seat.
+fn is_new(owner: &PidOwner, pid: i32, held: &[ChildEnd]) -> bool {
+    owner.claim != PidClaim::Announced || !is_held(owner.id, pid, held)
+}
+
 impl Supervisor {
     /// A zygote reports that it forked a worker. It may report any pid.
     pub(super) fn worker_announced(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
@@ -47,7 +58,7 @@ impl Supervisor {
     /// Checks whether an announced process has become our child. Another may have got its pid since
     /// the announcement.
     pub(super) fn check_child(&mut self, id: PoolId, pid: i32) {
-        if self.held.iter().any(|held| held.is_of(id, pid)) {
+        if is_held(id, pid, &self.held) {
             // It has ended, and the number may be another's.
             return;
         }
@@ -89,7 +100,7 @@ impl Supervisor {
         self.script_children.reaped(ended.pid);
         let job = self.jobs.reaped(ended.pid, ended.how);
         let mut owners = self.pools.reaped(ended.pid);
-        owners.retain(|owner| !self.held.iter().any(|held| held.is_of(owner.id, ended.pid)));
+        owners.retain(|owner| is_new(owner, ended.pid, &self.held));
         if job.is_none() {
             // A zygote may have announced it, which does not delay its end.
             self.own_process_ended(&ended);
@@ -145,5 +156,28 @@ impl Supervisor {
             let now = self.now();
             self.pipe_reader.process_ended(pid, how, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_os::fork::HowEnded;
+
+    use super::*;
+
+    #[test]
+    fn a_zygote_that_has_the_number_of_a_worker_whose_end_is_held_is_a_process_of_its_own() {
+        const PID: i32 = 7;
+        let (id, other) = (PoolId::of(1), PoolId::of(2));
+        let owner = |id, claim| PidOwner { id, claim };
+        let ended = Ended { pid: PID, how: HowEnded::Exited(0), core_dumped: false };
+        let owners = vec![owner(id, PidClaim::Worker)];
+        let held = [ChildEnd { ended, owners, job: None }];
+        for claim in [PidClaim::Zygote, PidClaim::Worker] {
+            assert!(is_new(&owner(id, claim), PID, &held), "{claim:?}");
+        }
+        assert!(!is_new(&owner(id, PidClaim::Announced), PID, &held), "it is the seat of the held");
+        assert!(is_new(&owner(id, PidClaim::Announced), PID + 1, &held));
+        assert!(is_new(&owner(other, PidClaim::Announced), PID, &held));
     }
 }

@@ -1,7 +1,7 @@
 //! The pipes that code of pools can write to: another process reads and closes them.
 
 use super::Supervisor;
-use super::children::ChildEnd;
+use super::children::{ChildEnd, is_held};
 use crate::limits::PIPE_READER_MESSAGES_PER_TURN;
 use crate::processes::adopt;
 use crate::processes::pipe_reader::PipeReaderContext;
@@ -56,10 +56,13 @@ impl Supervisor {
     /// Holds the end of a child until its output was read: that is logged before.
     pub(super) fn hold_for_output(&mut self, end: ChildEnd) -> Option<ChildEnd> {
         let level = self.plan.fpm_log_level();
-        // Also that of a process whose seat was emptied meanwhile: its deadline would stay.
+        let pid = end.ended.pid;
+        // Also that of a process whose seat was emptied meanwhile: its deadline would stay. Output
+        // of one before it, with the same number, is still being read.
         for running in &mut self.pools {
-            if end.owners.iter().all(|owner| owner.id != running.id()) {
-                running.end_output(end.ended.pid, level);
+            let is_its = end.owners.iter().any(|owner| owner.id == running.id());
+            if !is_its && !is_held(running.id(), pid, &self.held) {
+                running.end_output(pid, level);
             }
         }
         if self.awaits_output(&end) {
