@@ -47,16 +47,19 @@ pub fn any_child() -> bool {
 
 /// All our children, including orphans of scripts.
 pub fn children() -> Vec<i32> {
-    children_of("self")
+    let own = "self".to_owned();
+    proc::threads(&own).flat_map(|thread| children_of_thread(&own, thread)).collect()
 }
 
-/// All children of a process.
-pub fn children_of(pid: impl std::fmt::Display) -> Vec<i32> {
-    let threads = proc::threads(&pid);
-    threads
-        .filter_map(|thread| proc::read(format!("{pid}/task/{thread}"), "children"))
-        .flat_map(|list| list.split_ascii_whitespace().flat_map(str::parse).collect::<Vec<_>>())
-        .collect()
+/// The children of the first thread of a process: a tenant decides how many threads it has. Those
+/// of the others become ours when it has ended.
+pub fn children_of(pid: i32) -> Vec<i32> {
+    children_of_thread(&pid.to_string(), pid)
+}
+
+fn children_of_thread(process: &str, thread: i32) -> Vec<i32> {
+    let list = proc::read(format!("{process}/task/{thread}"), "children").unwrap_or_default();
+    list.split_ascii_whitespace().flat_map(str::parse).collect()
 }
 
 /// Whether the real, effective, saved and filesystem user of `pid` are all `uid` (proc(5)).
@@ -117,8 +120,23 @@ mod tests {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let grandchild = line.trim().parse().unwrap();
         assert!(matches!(see(grandchild, our_uid()), ChildCheck::NotYet));
+        assert_eq!(children_of(i32::try_from(child.id()).unwrap()), [grandchild]);
         drop(child.stdin.take());
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn of_a_process_only_the_first_thread_is_looked_at() {
+        let looks = std::thread::spawn(|| {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            let process = i32::try_from(std::process::id()).unwrap();
+            let found = (children().contains(&pid), children_of(process).contains(&pid));
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            found
+        });
+        assert_eq!(looks.join().unwrap(), (true, false));
     }
 }
