@@ -280,6 +280,25 @@ fn a_run_of_a_schedule_ends_with_the_user_of_its_pool_and_the_next_users_runs_be
 }
 
 #[test]
+fn a_command_ends_at_an_upgrade_that_finds_another_user_for_its_pool() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let sleeps = "\n[[pools.shop.commands]]\nname = \"queue\"\ncommand = [\"sleep\", \"1000\"]";
+    let server = list.start(with_shop(&main, &root, &of_user("tenant", sleeps)));
+    let former = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(former), Some(UserList::IDS.0));
+    list.write("files", Some(UserList::OTHER_ID));
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    wait::until_true("the former user's command to end", || Process::read(former).is_none());
+    let next = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(next), Some(UserList::OTHER_ID));
+    server.stop();
+}
+
+#[test]
 fn a_worker_of_a_removed_pool_serves_no_other_user_whose_pool_has_its_name() {
     if skips() {
         return;

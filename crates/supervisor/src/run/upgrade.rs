@@ -277,6 +277,9 @@ impl Supervisor {
     /// The new front accepts clients: the old one finishes its requests, and gives its workers up.
     pub(super) fn front_has_taken_over(&mut self) {
         self.upgrader.end();
+        // Before the former generations leave, whose users may be others.
+        let to_other_users = self.pools.of_other_users(&self.plan.config);
+        self.jobs.retire_pools(&to_other_users, self.now());
         self.follow_jobs(|_| false);
         let line = self.fronts.line();
         let handed_over = self.fronts.hand_over(self.now());
