@@ -13,10 +13,13 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 
 use crate::forked_task::run_task;
-use crate::proc;
+use crate::{proc, title};
 
 /// The file of a group by which a process enters it.
 pub const PROCESSES: &str = "cgroup.procs";
+
+/// The title of the process that writes a limit of memory.
+const WRITER_TITLE: &str = "maitred: limits";
 
 /// A control group: a folder of the file system `cgroup2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,8 +136,8 @@ impl Group {
             let bytes = text.parse::<u64>().ok().filter(|_| setting.starts_with("memory."));
             bytes.map(|bytes| bytes / page_size() as u64)
         };
-        let (held, is_limited) = (held.trim(), pages(value).is_some());
-        held == value || is_limited && pages(held) == pages(value)
+        let (held, wanted) = (held.trim(), pages(value));
+        held == value || wanted.is_some() && pages(held) == wanted
     }
 
     /// Writes a limit of memory. What is beyond it the kernel reclaims within the write, for as
@@ -152,6 +155,7 @@ impl Group {
             return file.write_all(value.as_bytes());
         }
         let written = run_task(longest, &[file.as_fd()], || {
+            title::set(WRITER_TITLE);
             let written = rustix::io::write(&file, value.as_bytes());
             written.map_or_else(Errno::raw_os_error, |_| 0)
         });
