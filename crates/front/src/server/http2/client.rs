@@ -172,7 +172,8 @@ impl Http2Client {
     }
 
     /// Starts the response, whose body has `length` bytes.
-    fn start(&mut self, response: Response<()>, length: Option<u64>) -> io::Result<()> {
+    fn start(&mut self, mut response: Response<()>, length: Option<u64>) -> io::Result<()> {
+        self.trunk.hold_head(response.headers_mut()).map_err(io::Error::other)?;
         let length = if self.is_head { Some(0) } else { length };
         let is_all = length == Some(0);
         let stream = self.respond.send_response(response, is_all).map_err(lost)?;
@@ -377,8 +378,9 @@ impl Client for Http2Client {
         self.gone().await;
     }
 
-    fn begin(&mut self, head: ResponseHead) -> io::Result<()> {
+    fn begin(&mut self, mut head: ResponseHead) -> io::Result<()> {
         if head.response.status().is_informational() {
+            self.trunk.hold_head(head.response.headers_mut()).map_err(io::Error::other)?;
             return self.respond.send_informational(head.response).map_err(lost);
         }
         self.start(head.response, head.length)

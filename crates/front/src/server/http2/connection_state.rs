@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
 use crate::http::request_memory::RequestMemory;
@@ -14,6 +15,7 @@ use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
 use crate::server::http2::frames::FrameEvent;
 use crate::server::http2::stream_accounts::{EndedRequest, StreamAccounts};
+use crate::server::http2::unsent_heads::{self, UnsentHeads};
 use crate::services::Thread;
 use crate::services::lifecycle::ConnectionGuard;
 
@@ -35,7 +37,9 @@ pub struct ConnectionState {
     is_slow: AtomicBool,
     /// The memory of requests, and the signs of abuse.
     pub accounts: StreamAccounts,
+    /// Bytes handed to h2 and not written, with those of `heads`.
     unsent: AtomicUsize,
+    heads: UnsentHeads,
     /// Those among the bytes of all clients.
     unsent_memory: Mutex<ClientMemory>,
     room: Notify,
@@ -55,6 +59,7 @@ impl ConnectionState {
             secured: connection.secured.clone(),
             accounts: StreamAccounts::new(address),
             unsent: AtomicUsize::new(0),
+            heads: UnsentHeads::default(),
             unsent_memory: Mutex::default(),
             room: Notify::new(),
         }
@@ -148,9 +153,46 @@ impl ConnectionState {
 
     /// Takes room for bytes that are passed to h2, of what [`ConnectionState::room`] says.
     pub fn take_room(self: &Arc<Self>, bytes: usize) -> UnsentRoom {
+        self.fill_room(bytes);
+        UnsentRoom { bytes, trunk: self.clone() }
+    }
+
+    /// Accounts for a header section that is passed to h2, until it is written. Its first value
+    /// marks when h2 drops it: as a sensitive one, it stays out of the table of HPACK, which would
+    /// hold on to it.
+    ///
+    /// # Errors
+    /// The client has too many to read: this one is not to be sent.
+    pub fn hold_head(self: &Arc<Self>, fields: &mut HeaderMap) -> Result<(), &'static str> {
+        let Some(bytes) = unsent_heads::memory_bytes(fields) else {
+            return Ok(());
+        };
+        if !self.heads.take(bytes, unsent_heads::limit()) {
+            self.refuse_head(unsent_heads::NO_ROOM);
+            return Err(unsent_heads::NO_ROOM);
+        }
+        self.fill_room(bytes);
+        if let Some(value) = fields.values_mut().next() {
+            let marked = UnsentHead { bytes, value: value.clone(), trunk: self.clone() };
+            if let Ok(marked) = HeaderValue::from_maybe_shared(Bytes::from_owner(marked)) {
+                *value = marked;
+                value.set_sensitive(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles that h2 has written all that it has encoded.
+    pub fn has_written(&self) {
+        let bytes = self.heads.written();
+        if bytes > 0 {
+            self.release_room(bytes);
+        }
+    }
+
+    fn fill_room(&self, bytes: usize) {
         let before = self.unsent.fetch_add(bytes, Ordering::Relaxed);
         self.account(before, before + bytes);
-        UnsentRoom { bytes, trunk: self.clone() }
     }
 
     /// Gives room back.
@@ -164,7 +206,8 @@ impl ConnectionState {
     fn account(&self, before: usize, after: usize) {
         if before.max(after) > client_memory::LEAST_BYTES {
             let memory = self.unsent_memory.lock();
-            memory.unwrap_or_else(PoisonError::into_inner).holds(after);
+            let held = after.max(self.heads.buffers());
+            memory.unwrap_or_else(PoisonError::into_inner).holds(held);
         }
     }
 }
@@ -215,5 +258,24 @@ struct HeldBytes {
 impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// A header section that h2 has not encoded, until this value of it is dropped.
+struct UnsentHead {
+    bytes: usize,
+    value: HeaderValue,
+    trunk: Arc<ConnectionState>,
+}
+
+impl Drop for UnsentHead {
+    fn drop(&mut self) {
+        self.trunk.heads.encoded(self.bytes);
+    }
+}
+
+impl AsRef<[u8]> for UnsentHead {
+    fn as_ref(&self) -> &[u8] {
+        self.value.as_bytes()
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod header_timeout;
 pub(crate) mod pace;
 pub(crate) mod stream_accounts;
 pub(crate) mod transport;
+pub(crate) mod unsent_heads;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
