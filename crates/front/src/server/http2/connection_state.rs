@@ -14,7 +14,7 @@ use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
 use crate::server::http2::frames::FrameEvent;
-use crate::server::http2::stream_accounts::{EndedRequest, StreamAccounts};
+use crate::server::http2::stream_accounts::{EndedRequest, PeerKind, StreamAccounts};
 use crate::server::http2::unsent_heads::{self, UnsentHeads};
 use crate::services::Thread;
 use crate::services::lifecycle::ConnectionGuard;
@@ -50,6 +50,10 @@ impl ConnectionState {
     pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> ConnectionState {
         let rates = guard.thread.rates();
         let address = guard.thread.address(connection.peer.ip());
+        let kind = match guard.thread.is_trusted_proxy(connection.peer.ip()) {
+            true => PeerKind::TrustedProxy,
+            false => PeerKind::Client,
+        };
         ConnectionState {
             guard,
             rates,
@@ -57,7 +61,7 @@ impl ConnectionState {
             peer: connection.peer,
             local: connection.local(),
             secured: connection.secured.clone(),
-            accounts: StreamAccounts::new(address),
+            accounts: StreamAccounts::new(address, kind),
             unsent: AtomicUsize::new(0),
             heads: UnsentHeads::default(),
             unsent_memory: Mutex::default(),
@@ -88,12 +92,13 @@ impl ConnectionState {
         &self.thread().shared.requests
     }
 
-    /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
+    /// Accounts for a request of `stream` with a header of `bytes`. Returns the bytes to release at
+    /// its end.
     ///
     /// # Errors
     /// Why it is refused: requests hold too much memory already.
-    pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
-        self.accounts.begin(self.memory(), head).inspect_err(|why| self.refuse_head(why))
+    pub fn begin(&self, stream: u32, head: usize) -> Result<usize, &'static str> {
+        self.accounts.begin(self.memory(), stream, head).inspect_err(|why| self.refuse_head(why))
     }
 
     /// Accounts for `more` bytes of a request, besides its header and its body.
