@@ -5,6 +5,8 @@
 #![no_main]
 #![allow(dead_code, reason = "the front's own files")]
 
+use std::collections::HashMap;
+
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,6 +20,8 @@ mod frames;
 mod request_memory;
 #[path = "../../crates/front/src/server/http2/stream_accounts.rs"]
 mod stream_accounts;
+#[path = "../../crates/front/src/server/http2/trailers.rs"]
+mod trailers;
 
 /// Where these files expect each other.
 mod http {
@@ -28,7 +32,7 @@ mod net {
 }
 mod server {
     pub(crate) mod http2 {
-        pub(crate) use crate::{abuse, frames};
+        pub(crate) use crate::{abuse, frames, trailers};
     }
 }
 
@@ -36,7 +40,7 @@ use client_addresses::Address;
 use frames::Frames;
 use maitred_rules::networks::Networks;
 use request_memory::RequestMemory;
-use stream_accounts::{EndedRequest, StreamAccounts};
+use stream_accounts::{EndedRequest, PeerKind, StreamAccounts};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `request_memory`, in bytes: a few requests fill it.
@@ -52,7 +56,8 @@ struct Client {
     frames: Frames,
     requests: Vec<(u32, usize)>,
     next_stream: u32,
-    trailers: usize,
+    /// Bytes of trailers by stream, with those that are forgotten.
+    trailers: HashMap<u32, usize>,
     answered: u64,
     taken_back: u64,
     is_refused: bool,
@@ -64,11 +69,14 @@ impl Client {
         let mut frames = Frames::new();
         frames.take(PREFACE, |_| ());
         Client {
-            accounts: StreamAccounts::new(Address::of(address, &Networks::default())),
+            accounts: StreamAccounts::new(
+                Address::of(address, &Networks::default()),
+                PeerKind::Client,
+            ),
             frames,
             requests: Vec::new(),
             next_stream: 1,
-            trailers: 0,
+            trailers: HashMap::new(),
             answered: 0,
             taken_back: 0,
             is_refused: false,
@@ -79,8 +87,8 @@ impl Client {
         let Client { accounts, is_refused, trailers, .. } = self;
         accounts.noise.read(bytes.len() as u64);
         self.frames.take(bytes, |what| {
-            if let frames::FrameEvent::Trailers(_, bytes) = what {
-                *trailers += bytes;
+            if let frames::FrameEvent::Trailers(stream, bytes) = what {
+                *trailers.entry(stream).or_default() += bytes;
             }
             *is_refused |= accounts.seen(memory, what).is_err();
         });
@@ -88,7 +96,7 @@ impl Client {
 
     fn begin(&mut self, memory: &RequestMemory, head: usize) {
         let is_first = self.requests.is_empty() && self.accounts.open_fields().is_none();
-        match self.accounts.begin(memory, head) {
+        match self.accounts.begin(memory, self.next_stream, head) {
             Ok(bytes) => {
                 assert!(bytes >= head);
                 self.requests.push((self.next_stream, bytes));
@@ -98,19 +106,17 @@ impl Client {
         self.next_stream += 2;
     }
 
-    fn end(&mut self, memory: &RequestMemory, at: usize, is_answered: bool) {
+    fn end(&mut self, memory: &RequestMemory, at: usize, is_taken_back: bool) {
         if self.requests.is_empty() {
             return;
         }
         let (stream, bytes) = self.requests.swap_remove(at % self.requests.len());
-        self.accounts.end(memory, EndedRequest { stream, bytes, body_bytes: 0, is_answered });
-        match is_answered {
-            true => self.answered += 1,
-            false => self.taken_back += 1,
+        self.accounts.end(memory, EndedRequest { stream, bytes, body_bytes: 0, is_taken_back });
+        match is_taken_back {
+            true => self.taken_back += 1,
+            false => self.answered += 1,
         }
-        if self.requests.is_empty() {
-            self.trailers = 0;
-        }
+        self.trailers.remove(&stream);
     }
 
     fn check(&self) {
@@ -118,8 +124,8 @@ impl Client {
         assert_eq!(accounts.has_requests(), !self.requests.is_empty());
         let share = accounts.share();
         assert!(share * self.requests.len() <= 512 * 1024 || share == 8 * 1024);
-        // Trailers that are forgotten with their request are not counted here.
-        let may_have_many = self.trailers > 4 * 1024 || self.is_refused;
+        let trailers: usize = self.trailers.values().sum();
+        let may_have_many = trailers > 4 * 1024 || self.is_refused;
         assert!(may_have_many || !accounts.has_too_many_fields());
         assert!(!self.is_refused || accounts.has_too_many_fields());
         let resets_too_many = self.taken_back > self.answered + 100;
@@ -131,7 +137,7 @@ impl Client {
             self.accounts.fields_are_over(memory);
         }
         while !self.requests.is_empty() {
-            self.end(memory, 0, false);
+            self.end(memory, 0, true);
         }
         self.accounts.close(memory);
     }

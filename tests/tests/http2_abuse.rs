@@ -12,7 +12,7 @@ use maitred_tests::http2::{
     CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
     INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
 };
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -312,4 +312,73 @@ fn a_client_whose_window_stays_shut_gets_its_stream_reset() {
     client.ask(1, "/hello.txt");
     let reset = client.wait_for("a reset", |frame| frame.kind == RST_STREAM);
     assert_eq!(reset.map(|frame| frame.stream), Some(1));
+}
+
+/// A site whose slow page ends once there is a file `end`.
+fn slow_site() -> TempDir {
+    document_root(&[
+        ("hello.php", "<?php echo 'hello';"),
+        ("short.php", "<?php header('Content-Length: 9'); echo 'x';"),
+        (
+            "slow.php",
+            "<?php while (!file_exists(__DIR__ . '/end')) { clearstatcache(); usleep(10_000); }
+            echo 'slow';",
+        ),
+    ])
+}
+
+#[test]
+fn broken_responses_of_one_site_leave_the_other_streams_of_a_connection() {
+    let root = slow_site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let mut client = Connection::open(server.address(), &[]);
+    client.ask(1, "/slow.php");
+    for stream in (3..303).step_by(2) {
+        client.ask(stream, "/short.php");
+        let reset = client.wait_for("a reset", |frame| frame.kind == RST_STREAM);
+        assert_eq!(reset.map(|frame| frame.stream), Some(stream));
+    }
+    write_file(root.path(), "end", b"");
+    assert_eq!(client.text(1), "slow");
+    server.stop();
+}
+
+#[test]
+fn a_client_of_a_trusted_proxy_does_not_end_the_requests_of_others() {
+    let root = slow_site();
+    let setup = Setup::new(root.path()).workers(3);
+    let server = setup.top("trusted_proxies = \"127.0.0.1\"").start();
+    let of = |method, path| {
+        fields(&[
+            (":method", method),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+            ("x-forwarded-for", "203.0.113.1"),
+        ])
+    };
+    let mut proxy = Connection::open(server.address(), &[]);
+    proxy.ask_with(1, &of("GET", "/slow.php"), END_STREAM);
+    proxy.ask_with(3, &of("POST", "/slow.php"), 0);
+    let trailers = fields(&[("x-checksum", &"a".repeat(8000))]);
+    let body = [
+        frame(DATA, 0, 3, b"body"),
+        frame(HEADERS, END_HEADERS | END_STREAM, 3, &trailers),
+        frame(PING, 0, 0, &[0; 8]),
+    ];
+    proxy.send(&body.concat()).expect("a body is taken");
+    let pong = proxy.wait_for("an answer to a ping", |frame| frame.kind == PING);
+    assert!(pong.is_some(), "the connection is closed");
+    let request = of("GET", "/hello.php");
+    let taken_back = |stream| {
+        let ask = frame(HEADERS, END_HEADERS | END_STREAM, stream, &request);
+        [ask, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+    };
+    let all: Vec<_> = (5..505).step_by(2).flat_map(taken_back).collect();
+    proxy.send(&all).expect("the server takes resets");
+    proxy.ask_with(505, &request, END_STREAM);
+    assert_eq!(proxy.text(505), "hello");
+    write_file(root.path(), "end", b"");
+    assert_eq!([1, 3].map(|stream| proxy.text(stream)), ["slow", "slow"]);
+    server.stop();
 }

@@ -19,9 +19,11 @@ pub struct Limits {
     pub max_headers: usize,
 }
 
+/// nginx bounds the same by `fastcgi_buffer_size`: 4 or 8 KiB by default, and 256 KiB where that is
+/// raised for large cookies.
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_bytes: 512 << 10, max_headers: 16_384 }
+        Self { max_bytes: 256 << 10, max_headers: 16_384 }
     }
 }
 

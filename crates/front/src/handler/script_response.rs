@@ -33,6 +33,8 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     context: &'a RequestContext<'a>,
     headers: &'a ResponseHeaders<'a>,
     head_reader: HeadReader,
+    /// The script's header section, once it is complete and until it is framed: a client may take
+    /// long to read the body.
     head: Option<CgiHeaders>,
     framing: ResponseFraming,
     /// Body bytes that are not framed yet: as long as the whole response may be sent in one piece.
@@ -90,13 +92,18 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    /// The header of the script's response.
+    /// The header of the script's response, until it is framed.
     pub fn script_head(&self) -> Option<&CgiHeaders> {
         self.head.as_ref()
     }
 
+    /// Whether the script's header section is complete.
+    fn has_head(&self) -> bool {
+        self.framed || self.head.is_some()
+    }
+
     fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
-        if self.head.is_none() {
+        if !self.has_head() {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
@@ -125,7 +132,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let Some(lines) = self.hints.take(lines) else {
             return;
         };
-        if wanted && self.head.is_none() {
+        if wanted && !self.has_head() {
             let fields: Vec<Header<'_>> = early_hints::fields(&lines).collect();
             if !fields.is_empty() {
                 let head = W::hints(&mut self.early, fields.into_iter());
@@ -346,18 +353,17 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         let mut out = std::mem::take(&mut self.early);
         self.head_bytes += out.len() as u64;
-        let Some(head) = self.head.take() else {
-            return if over {
-                Err(Failure::invalid(self.head_reader.ended_early()))
-            } else {
-                Ok(out)
-            };
-        };
         if !self.framed {
+            let Some(head) = self.head.take() else {
+                return if over {
+                    Err(Failure::invalid(self.head_reader.ended_early()))
+                } else {
+                    Ok(out)
+                };
+            };
             self.frame_head(&head, over, &mut out)?;
             self.framed = true;
         }
-        self.head = Some(head);
         self.frame_body(over, &mut out)?;
         Ok(out)
     }

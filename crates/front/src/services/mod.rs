@@ -543,6 +543,11 @@ impl Thread {
         Address::of(peer, &self.sites.load().trust.proxies)
     }
 
+    /// Whether the peer at this address is one of `trusted_proxies`.
+    pub fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
+        self.sites.load().trust.proxies.contain(peer)
+    }
+
     /// Counts a new connection, for the admin listener or for clients.
     pub fn count_in(&self, admin: bool) {
         if admin {

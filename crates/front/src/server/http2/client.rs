@@ -6,7 +6,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,6 +62,8 @@ pub struct Http2Client {
     is_head: bool,
     /// The whole response has been handed to h2.
     is_complete: bool,
+    /// The client has reset the stream before that.
+    is_taken_back: bool,
     /// Bytes of body handed to h2.
     sent: u64,
     /// The rate at which the client reads the response.
@@ -102,7 +104,7 @@ impl Http2Client {
         trunk: Arc<ConnectionState>,
         head: usize,
     ) -> Option<Http2Client> {
-        let Ok(held) = trunk.begin(head) else {
+        let Ok(held) = trunk.begin(respond.stream_id().into(), head) else {
             // Nothing was done for it, so a client may send it again (RFC 9113 §8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
             return None;
@@ -118,6 +120,7 @@ impl Http2Client {
             left: None,
             is_head: false,
             is_complete: false,
+            is_taken_back: false,
             sent: 0,
             pace,
             body_pace: None,
@@ -151,6 +154,8 @@ impl Http2Client {
             self.is_complete = self.finish().is_ok();
         }
         if !self.is_complete {
+            let mut cx = Context::from_waker(Waker::noop());
+            self.is_taken_back = matches!(self.poll_reset(&mut cx), Poll::Ready(Ok(_)));
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
             // The window is not extended: a client sends no more than its window.
@@ -172,7 +177,8 @@ impl Http2Client {
     }
 
     /// Starts the response, whose body has `length` bytes.
-    fn start(&mut self, response: Response<()>, length: Option<u64>) -> io::Result<()> {
+    fn start(&mut self, mut response: Response<()>, length: Option<u64>) -> io::Result<()> {
+        self.trunk.hold_head(response.headers_mut()).map_err(io::Error::other)?;
         let length = if self.is_head { Some(0) } else { length };
         let is_all = length == Some(0);
         let stream = self.respond.send_response(response, is_all).map_err(lost)?;
@@ -360,7 +366,7 @@ impl Drop for Http2Client {
             stream,
             bytes: self.held,
             body_bytes: self.body_bytes,
-            is_answered: self.is_complete,
+            is_taken_back: self.is_taken_back,
         });
     }
 }
@@ -377,8 +383,9 @@ impl Client for Http2Client {
         self.gone().await;
     }
 
-    fn begin(&mut self, head: ResponseHead) -> io::Result<()> {
+    fn begin(&mut self, mut head: ResponseHead) -> io::Result<()> {
         if head.response.status().is_informational() {
+            self.trunk.hold_head(head.response.headers_mut()).map_err(io::Error::other)?;
             return self.respond.send_informational(head.response).map_err(lost);
         }
         self.start(head.response, head.length)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
 use crate::http::request_memory::RequestMemory;
@@ -13,7 +14,8 @@ use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
 use crate::server::http2::frames::FrameEvent;
-use crate::server::http2::stream_accounts::{EndedRequest, StreamAccounts};
+use crate::server::http2::stream_accounts::{EndedRequest, PeerKind, StreamAccounts};
+use crate::server::http2::unsent_heads::{self, UnsentHeads};
 use crate::services::Thread;
 use crate::services::lifecycle::ConnectionGuard;
 
@@ -35,7 +37,9 @@ pub struct ConnectionState {
     is_slow: AtomicBool,
     /// The memory of requests, and the signs of abuse.
     pub accounts: StreamAccounts,
+    /// Bytes handed to h2 and not written, with those of `heads`.
     unsent: AtomicUsize,
+    heads: UnsentHeads,
     /// Those among the bytes of all clients.
     unsent_memory: Mutex<ClientMemory>,
     room: Notify,
@@ -46,6 +50,10 @@ impl ConnectionState {
     pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> ConnectionState {
         let rates = guard.thread.rates();
         let address = guard.thread.address(connection.peer.ip());
+        let kind = match guard.thread.is_trusted_proxy(connection.peer.ip()) {
+            true => PeerKind::TrustedProxy,
+            false => PeerKind::Client,
+        };
         ConnectionState {
             guard,
             rates,
@@ -53,8 +61,9 @@ impl ConnectionState {
             peer: connection.peer,
             local: connection.local(),
             secured: connection.secured.clone(),
-            accounts: StreamAccounts::new(address),
+            accounts: StreamAccounts::new(address, kind),
             unsent: AtomicUsize::new(0),
+            heads: UnsentHeads::default(),
             unsent_memory: Mutex::default(),
             room: Notify::new(),
         }
@@ -83,12 +92,13 @@ impl ConnectionState {
         &self.thread().shared.requests
     }
 
-    /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
+    /// Accounts for a request of `stream` with a header of `bytes`. Returns the bytes to release at
+    /// its end.
     ///
     /// # Errors
     /// Why it is refused: requests hold too much memory already.
-    pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
-        self.accounts.begin(self.memory(), head).inspect_err(|why| self.refuse_head(why))
+    pub fn begin(&self, stream: u32, head: usize) -> Result<usize, &'static str> {
+        self.accounts.begin(self.memory(), stream, head).inspect_err(|why| self.refuse_head(why))
     }
 
     /// Accounts for `more` bytes of a request, besides its header and its body.
@@ -148,9 +158,46 @@ impl ConnectionState {
 
     /// Takes room for bytes that are passed to h2, of what [`ConnectionState::room`] says.
     pub fn take_room(self: &Arc<Self>, bytes: usize) -> UnsentRoom {
+        self.fill_room(bytes);
+        UnsentRoom { bytes, trunk: self.clone() }
+    }
+
+    /// Accounts for a header section that is passed to h2, until it is written. Its first value
+    /// marks when h2 drops it: as a sensitive one, it stays out of the table of HPACK, which would
+    /// hold on to it.
+    ///
+    /// # Errors
+    /// The client has too many to read: this one is not to be sent.
+    pub fn hold_head(self: &Arc<Self>, fields: &mut HeaderMap) -> Result<(), &'static str> {
+        let Some(bytes) = unsent_heads::memory_bytes(fields) else {
+            return Ok(());
+        };
+        if !self.heads.take(bytes, unsent_heads::limit()) {
+            self.refuse_head(unsent_heads::NO_ROOM);
+            return Err(unsent_heads::NO_ROOM);
+        }
+        self.fill_room(bytes);
+        if let Some(value) = fields.values_mut().next() {
+            let marked = UnsentHead { bytes, value: value.clone(), trunk: self.clone() };
+            if let Ok(marked) = HeaderValue::from_maybe_shared(Bytes::from_owner(marked)) {
+                *value = marked;
+                value.set_sensitive(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles that h2 has written all that it has encoded.
+    pub fn has_written(&self) {
+        let bytes = self.heads.written();
+        if bytes > 0 {
+            self.release_room(bytes);
+        }
+    }
+
+    fn fill_room(&self, bytes: usize) {
         let before = self.unsent.fetch_add(bytes, Ordering::Relaxed);
         self.account(before, before + bytes);
-        UnsentRoom { bytes, trunk: self.clone() }
     }
 
     /// Gives room back.
@@ -164,7 +211,8 @@ impl ConnectionState {
     fn account(&self, before: usize, after: usize) {
         if before.max(after) > client_memory::LEAST_BYTES {
             let memory = self.unsent_memory.lock();
-            memory.unwrap_or_else(PoisonError::into_inner).holds(after);
+            let held = after.max(self.heads.buffers());
+            memory.unwrap_or_else(PoisonError::into_inner).holds(held);
         }
     }
 }
@@ -215,5 +263,24 @@ struct HeldBytes {
 impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// A header section that h2 has not encoded, until this value of it is dropped.
+struct UnsentHead {
+    bytes: usize,
+    value: HeaderValue,
+    trunk: Arc<ConnectionState>,
+}
+
+impl Drop for UnsentHead {
+    fn drop(&mut self) {
+        self.trunk.heads.encoded(self.bytes);
+    }
+}
+
+impl AsRef<[u8]> for UnsentHead {
+    fn as_ref(&self) -> &[u8] {
+        self.value.as_bytes()
     }
 }

@@ -10,7 +10,9 @@ pub(crate) mod head;
 pub(crate) mod header_timeout;
 pub(crate) mod pace;
 pub(crate) mod stream_accounts;
+pub(crate) mod trailers;
 pub(crate) mod transport;
+pub(crate) mod unsent_heads;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -33,6 +35,7 @@ use crate::server::http1::connection::Connection;
 use crate::server::http2::client::Http2Client;
 use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::header_timeout::OpenFields;
+use crate::server::http2::stream_accounts::StreamAccounts;
 use crate::server::http2::transport::Transport;
 use crate::services::Shared;
 use crate::services::idle_connections::{IDLE, IdleConnection};
@@ -48,13 +51,17 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Requests that a client may reset before they are served (CVE-2023-44487).
 const PENDING_RESETS: usize = 20;
+/// The same for a trusted proxy, which passes on those of many clients: as many as one read of the
+/// transport may have.
+const PROXY_PENDING_RESETS: usize = 1024;
 /// Streams that may end in an error of the client.
 const ERROR_RESETS: usize = 256;
 /// How long a client may take to acknowledge GOAWAY, without a stream.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The settings of h2.
-fn builder(limits: &Limits) -> server::Builder {
+fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
+    let resets = if accounts.is_of_proxy() { PROXY_PENDING_RESETS } else { PENDING_RESETS };
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(MAX_STREAMS)
@@ -62,7 +69,7 @@ fn builder(limits: &Limits) -> server::Builder {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_pending_accept_reset_streams(resets)
         .max_local_error_reset_streams(Some(ERROR_RESETS));
     builder
 }
@@ -126,7 +133,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
     let limits = Limits::default();
     let shared = &trunk.thread().shared;
     let mut place = shared.idle.connection(trunk.thread().number);
-    let handshake = builder(&limits).handshake::<_, Bytes>(transport);
+    let handshake = builder(&limits, &trunk.accounts).handshake::<_, Bytes>(transport);
     let Some(connection) = begun(handshake, &mut place, shared).await else {
         return Ok(());
     };

@@ -1,14 +1,13 @@
 //! What the streams of a connection hold and cost: their memory within the shared memory of
 //! requests, and the signs of an abusive client.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::http::request_memory::RequestMemory;
 use crate::net::client_addresses::Address;
 use crate::server::http2::abuse::Noise;
 use crate::server::http2::frames::FrameEvent;
+use crate::server::http2::trailers::Trailers;
 
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
@@ -19,6 +18,9 @@ const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of trailers, as received, for all requests of a connection that are in progress.
 const TRAILERS_BYTES: usize = 4 * 1024;
+/// The same for a trusted proxy, whose connection has the requests of many clients: 16 KiB for each
+/// of 128 requests.
+const PROXY_TRAILERS_BYTES: usize = 2 * 1024 * 1024;
 /// Largest memory of incomplete header blocks, in bytes.
 const FIELDS_BYTES: usize = 192 * 1024;
 /// Their memory for each byte received: an index into HPACK's table takes one byte, and the header
@@ -29,12 +31,24 @@ const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may reset beyond the number of responses it has read.
 const TAKEN_BACK: u64 = 100;
 
+/// Who shares a connection. A client that a trusted proxy serves must not end the requests of the
+/// others; the proxy limits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerKind {
+    /// One client.
+    Client,
+    /// All clients of a proxy in `trusted_proxies`.
+    TrustedProxy,
+}
+
 /// The accounts of a connection.
 #[derive(Debug)]
 pub struct StreamAccounts {
     /// The address that the requests' memory is accounted to, if it is accounted. It stays the same
     /// when the configuration changes, so that the account balances.
     address: Option<Address>,
+    /// Likewise.
+    peer: PeerKind,
     /// The share of received bytes that belongs to requests.
     pub noise: Noise,
     requests: AtomicUsize,
@@ -48,9 +62,7 @@ pub struct StreamAccounts {
     fields: AtomicUsize,
     /// How often a header block became incomplete or complete: odd while one is incomplete.
     open: AtomicU64,
-    /// Bytes of trailers, by stream, and their sum.
-    trailers: Mutex<HashMap<u32, usize>>,
-    trailers_bytes: AtomicUsize,
+    trailers: Trailers,
     answered: AtomicU64,
     taken_back: AtomicU64,
 }
@@ -65,15 +77,16 @@ pub struct EndedRequest {
     pub bytes: usize,
     /// Bytes of its body in memory.
     pub body_bytes: usize,
-    /// Its response was sent; otherwise it was reset.
-    pub is_answered: bool,
+    /// The client has reset it before its response was complete.
+    pub is_taken_back: bool,
 }
 
 impl StreamAccounts {
     /// Those of a new connection of a client with this address.
-    pub fn new(address: Option<Address>) -> StreamAccounts {
+    pub fn new(address: Option<Address>, peer: PeerKind) -> StreamAccounts {
         StreamAccounts {
             address,
+            peer,
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
@@ -81,18 +94,24 @@ impl StreamAccounts {
             is_refused: AtomicBool::new(false),
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
-            trailers: Mutex::default(),
-            trailers_bytes: AtomicUsize::new(0),
+            trailers: Trailers::default(),
             answered: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
         }
     }
 
-    /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
+    /// Accounts for a request of `stream` with a header of `bytes`. Returns the bytes to release at
+    /// its end.
     ///
     /// # Errors
     /// Why it is refused: requests hold too much memory already.
-    pub fn begin(&self, memory: &RequestMemory, head: usize) -> Result<usize, &'static str> {
+    pub fn begin(
+        &self,
+        memory: &RequestMemory,
+        stream: u32,
+        head: usize,
+    ) -> Result<usize, &'static str> {
+        self.trailers.begin(stream);
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
@@ -105,6 +124,7 @@ impl StreamAccounts {
             return Ok(bytes);
         };
         self.let_go(memory, bytes);
+        self.trailers.end(stream);
         Err(why)
     }
 
@@ -146,10 +166,10 @@ impl StreamAccounts {
         let _ = self.resize_body(memory, request.body_bytes, 0);
         self.let_go(memory, request.bytes);
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.forget_trailers(request.stream);
-        let counter = match request.is_answered {
-            true => &self.answered,
-            false => &self.taken_back,
+        self.trailers.end(request.stream);
+        let counter = match request.is_taken_back {
+            true => &self.taken_back,
+            false => &self.answered,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -166,7 +186,7 @@ impl StreamAccounts {
     /// There is no memory for an incomplete header block.
     pub fn seen(&self, memory: &RequestMemory, what: FrameEvent) -> Result<(), &'static str> {
         match what {
-            FrameEvent::Trailers(stream, bytes) => self.trailers(stream, bytes),
+            FrameEvent::Trailers(stream, bytes) => self.trailers.came(stream, bytes),
             FrameEvent::Open(bytes) => return self.fields_came(memory, bytes),
             FrameEvent::Complete => self.fields_are_over(memory),
         }
@@ -214,40 +234,16 @@ impl StreamAccounts {
         memory.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Accounts for trailers of a request. Empty ones take no memory and no entry: their number
-    /// has no limit.
-    fn trailers(&self, stream: u32, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
-        self.trailers_bytes.fetch_add(bytes, Ordering::Relaxed);
-        *self.known_trailers().entry(stream).or_default() += bytes;
-    }
-
     /// Whether the trailers exceed their limit, or there is no memory for an incomplete header
     /// block.
     pub fn has_too_many_fields(&self) -> bool {
-        self.trailers_bytes.load(Ordering::Relaxed) > TRAILERS_BYTES
-            || self.is_refused.load(Ordering::Relaxed)
+        let most = if self.is_of_proxy() { PROXY_TRAILERS_BYTES } else { TRAILERS_BYTES };
+        self.trailers.bytes() > most || self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Releases the memory of a request's trailers, and all of it when no request is in progress.
-    fn forget_trailers(&self, stream: u32) {
-        if self.trailers_bytes.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut known = self.known_trailers();
-        if self.has_requests() {
-            let bytes = known.remove(&stream).unwrap_or(0);
-            self.trailers_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        } else {
-            known.clear();
-            self.trailers_bytes.store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn known_trailers(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
-        self.trailers.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the connection has the requests of many clients.
+    pub fn is_of_proxy(&self) -> bool {
+        self.peer == PeerKind::TrustedProxy
     }
 
     /// Whether requests are in progress.
@@ -256,12 +252,11 @@ impl StreamAccounts {
     }
 
     /// Whether the client is abusive: it resets more requests than it reads responses, or sends too
-    /// many bytes that belong to no request.
+    /// many bytes that belong to no request. A trusted proxy passes on the resets of many clients.
     pub fn asks_too_much(&self) -> bool {
         let answered = self.answered.load(Ordering::Relaxed);
-        self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK
-            || self.has_too_many_fields()
-            || self.noise.is_too_much()
+        let takes_back = self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK;
+        takes_back && !self.is_of_proxy() || self.has_too_many_fields() || self.noise.is_too_much()
     }
 
     /// Memory limit of each request in progress, in bytes.
@@ -275,17 +270,22 @@ impl StreamAccounts {
 mod tests {
     use super::*;
 
-    #[test]
-    fn any_number_of_empty_trailers_holds_no_memory() {
-        let memory = RequestMemory::default();
-        let accounts = StreamAccounts::new(None);
-        for stream in (1..10_000).step_by(2) {
-            let bytes = accounts.begin(&memory, 100).unwrap();
-            accounts.seen(&memory, FrameEvent::Trailers(stream, 0)).unwrap();
-            let ended = EndedRequest { stream, bytes, body_bytes: 0, is_answered: true };
-            accounts.end(&memory, ended);
+    /// Accounts of which `count` requests have ended.
+    fn ended(peer: PeerKind, count: u32, is_taken_back: bool) -> StreamAccounts {
+        let (memory, accounts) = (RequestMemory::default(), StreamAccounts::new(None, peer));
+        for stream in (1..2 * count).step_by(2) {
+            let bytes = accounts.begin(&memory, stream, 100).unwrap();
+            accounts.end(&memory, EndedRequest { stream, bytes, body_bytes: 0, is_taken_back });
         }
-        assert!(accounts.known_trailers().is_empty());
+        accounts
+    }
+
+    #[test]
+    fn requests_that_the_server_resets_or_a_proxys_clients_take_back_are_no_abuse() {
+        const MANY: u32 = 1 + TAKEN_BACK as u32;
+        assert!(ended(PeerKind::Client, MANY, true).asks_too_much());
+        assert!(!ended(PeerKind::Client, MANY, false).asks_too_much());
+        assert!(!ended(PeerKind::TrustedProxy, MANY, true).asks_too_much());
     }
 
     #[test]
@@ -293,11 +293,11 @@ mod tests {
         const BODY_BYTES: usize = 64 * 1024;
         let memory = RequestMemory::default();
         memory.limit(64 << 20);
-        let accounts = StreamAccounts::new(None);
+        let accounts = StreamAccounts::new(None, PeerKind::Client);
         let body = |stream| {
-            let bytes = accounts.begin(&memory, 100).unwrap();
+            let bytes = accounts.begin(&memory, stream, 100).unwrap();
             let fits = accounts.resize_body(&memory, 0, BODY_BYTES).is_ok();
-            (fits, EndedRequest { stream, bytes, body_bytes: BODY_BYTES, is_answered: true })
+            (fits, EndedRequest { stream, bytes, body_bytes: BODY_BYTES, is_taken_back: false })
         };
         let all: Vec<_> = (1..20).step_by(2).map(body).collect();
         let fitting = all.iter().filter(|(fits, _)| *fits).count();

@@ -118,6 +118,8 @@ impl AsyncWrite for Transport {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // h2 flushes once its own buffer is empty.
+        self.trunk.has_written();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
