@@ -179,8 +179,8 @@ impl CapacityManager {
         self.rooms.leave(growths.values().sum::<f64>().min(most), growths);
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         self.sent.retain(|name, _| names.contains(name.as_str()));
-        self.rooms.look(now, self.memory, &signs, &names);
         self.rooms.look_apart(now, &self.apart);
+        self.rooms.look(now, self.memory, &signs, &names);
     }
 
     /// Begins to measure some workers of each pool, within the budget; the next check continues
