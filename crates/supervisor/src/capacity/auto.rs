@@ -116,6 +116,15 @@ struct SizedPool<'a> {
     group: Option<PathBuf>,
 }
 
+/// What a check looks at.
+struct CheckedPools<'a> {
+    /// Those that find their size.
+    sized: &'a [SizedPool<'a>],
+    jobs: &'a [SizedJob],
+    /// The folders of all pools' control groups that may limit their memory.
+    groups: &'a [PathBuf],
+}
+
 /// Joins the generations of each pool: while one is on trial, both have workers, and measurements
 /// are stored by the name of the pool.
 fn joined<'a>(generations: impl Iterator<Item = SizedPool<'a>>) -> Vec<SizedPool<'a>> {
@@ -157,22 +166,22 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
 }
 
 impl CapacityManager {
-    /// Checks the machine; `pools` are the pools that find their size, and some of their workers
-    /// were measured.
-    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool], jobs: &[SizedJob]) {
+    /// Checks the machine, after some workers were measured.
+    fn look(&mut self, now: Moment, files: &dyn Files, checked: &CheckedPools) {
+        let CheckedPools { sized: pools, jobs, groups } = *checked;
+        let memory_of = |folder: &Path| sources::memory_of_group(files, folder.to_str()?);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
+        let signs = signs.beside(groups.iter().filter_map(|folder| memory_of(folder)));
         self.counters = counters;
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = sources::cores(files, allowed).count;
         self.batches.look(now, cores, jobs);
         self.cores = ((cores - self.batches.all().cores) * 1000.0) as u32;
         self.memory = sources::memory(files);
-        let apart = pools.iter().filter_map(|pool| {
-            let folder = pool.group.as_ref()?.to_str()?;
-            let memory = sources::memory_of_group(files, folder)?;
-            Some((pool.name.clone(), memory))
-        });
+        let limited = pools.iter().filter_map(|pool| Some((pool, pool.group.as_ref()?)));
+        let apart =
+            limited.filter_map(|(pool, group)| Some((pool.name.clone(), memory_of(group)?)));
         self.apart = apart.collect();
         let growths = self.batches.growths(&self.apart);
         let most = self.memory.map_or(0.0, |memory| memory.limit * MOST_FOR_GROWTH);
@@ -361,7 +370,10 @@ impl CapacityManager {
             }
         }
         self.ends_at = None;
-        self.look(now, &Machine, &pools, &context.jobs);
+        let groups = context.groups.into_iter().flat_map(Groups::memory_folders);
+        let groups: Vec<PathBuf> = groups.map(Path::to_owned).collect();
+        let checked = CheckedPools { sized: &pools, jobs: &context.jobs, groups: &groups };
+        self.look(now, &Machine, &checked);
         self.log(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);

@@ -294,6 +294,11 @@ impl Groups {
         let can_be = self.controllers.contains("memory");
         can_be.then(|| group.group.path())
     }
+
+    /// The folders of all pools' groups, if memory can be limited there.
+    pub fn memory_folders(&self) -> impl Iterator<Item = &Path> {
+        self.pools.keys().filter_map(|pool| self.memory_folder(pool))
+    }
 }
 
 impl Drop for Groups {
