@@ -382,7 +382,8 @@ impl CapacityManager {
             if self.limit(running) && running.state.lacks_room() {
                 self.changed_at = now;
             }
-            self.tell_capacity(running, context.fronts);
+            let cpu_max = cpu_max(context.groups, running);
+            self.tell_capacity(running, cpu_max, context.fronts);
         }
         self.replace_grown(context);
         self.due = Some(now + self.wait(now, most));
@@ -442,7 +443,12 @@ impl CapacityManager {
         self.due = self.due.map(|due| due.min(now + soon));
     }
 
-    fn tell_capacity(&mut self, running: &RunningPool, fronts: &mut Fronts) {
+    /// The processors for a pool whose control group may limit them, in thousandths.
+    fn cores_within(&self, cpu_max: Option<u32>) -> u32 {
+        cpu_max.map_or(self.cores, |own| own.min(self.cores))
+    }
+
+    fn tell_capacity(&mut self, running: &RunningPool, cpu_max: Option<u32>, fronts: &mut Fronts) {
         let (line, epoch) = (fronts.line(), fronts.current().epoch);
         if !running.is_current() || running.line != line || !running.finds_its_size() {
             return;
@@ -450,7 +456,7 @@ impl CapacityManager {
         let name = running.name();
         let capacity = self.workers(name, running.state.workers());
         let workers = (capacity < running.plan.max_children()).then_some(capacity);
-        let (generation, cores) = (running.generation, self.cores);
+        let (generation, cores) = (running.generation, self.cores_within(cpu_max));
         let Some(peer) = fronts.peer() else {
             return;
         };
@@ -460,6 +466,11 @@ impl CapacityManager {
             peer.say(order, &[]);
         }
     }
+}
+
+/// The processor time that a pool's control group allows, in thousandths of a core.
+pub fn cpu_max(groups: Option<&Groups>, running: &RunningPool) -> Option<u32> {
+    groups?.cpu_max(&running.plan.pool)
 }
 
 /// The folder of a pool's control group, if that may limit its memory.

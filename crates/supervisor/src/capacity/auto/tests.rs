@@ -78,6 +78,15 @@ impl Files for Apart {
 }
 
 #[test]
+fn a_pool_has_no_more_processors_than_its_own_group_allows() {
+    let room = looked(4000, 2000);
+    assert!(room.cores >= 1000, "{}", room.cores);
+    assert_eq!(room.cores_within(Some(500)), 500);
+    assert_eq!(room.cores_within(Some(u32::MAX)), room.cores);
+    assert_eq!(room.cores_within(None), room.cores);
+}
+
+#[test]
 fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
     let mut room = CapacityManager::default();
     let mut limited = pool("www", Vec::new());
