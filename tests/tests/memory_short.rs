@@ -7,7 +7,7 @@ use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http::{self, Connection, Request, get};
 use maitred_tests::load::Load;
 use maitred_tests::memory_group::MemoryGroup;
-use maitred_tests::outside::{WAIT_PAGE, let_go, occupy_many, pool, send, text};
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy_many, pool, send, status, text};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 
@@ -214,5 +214,58 @@ fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
         assert_eq!((answer.status, answer.text().as_str()), (200, "waiting"));
     }
     assert_eq!(group.killed(), 0);
+    server.stop();
+}
+
+/// Holds this many bytes, which each of its children shares with it, until a file `go` is there.
+const SHARES: &str = "import ctypes, os, signal, sys, time
+held = b'x' * int(sys.argv[1])
+libc = ctypes.CDLL(None)
+stacks = [ctypes.create_string_buffer(65536) for _ in range(15)]
+ends = [ctypes.c_void_p(ctypes.addressof(stack) + 65520) for stack in stacks]
+CLONE_VM = 0x100
+children = [libc.clone(libc.pause, end, CLONE_VM | signal.SIGCHLD, None) for end in ends]
+while not os.path.exists('go'): time.sleep(0.05)
+[os.kill(child, signal.SIGKILL) for child in children]";
+
+/// What such a program has, in bytes: with its children it seems to have more than there is.
+const SHARED: u64 = 80 << 20;
+
+#[test]
+fn a_program_whose_processes_share_their_memory_takes_no_worker_from_another_pool() {
+    let Some(group) = MemoryGroup::with_limit(LIMIT) else {
+        return;
+    };
+    let echo = "<?php usleep(50000); echo $_GET['id'];";
+    let runs = format!("<?php shell_exec('python3 shares.py {SHARED}'); echo 'ended';");
+    let root = document_root(&[("echo.php", echo), ("runs.php", &runs), ("shares.py", SHARES)]);
+    let other = format!(
+        "[pools.other]\npm = \"auto\"\n[[sites]]\nhosts = [\"other.test\"]\nroot = {:?}\n\
+         pool = \"other\"\n",
+        root.path()
+    );
+    let setup = Setup::new(root.path()).pm("auto").workers(64).hosts(&["localhost"]).site(&other);
+    let server = group.holds(setup).start();
+    let load = Load::start(server.address(), CLIENTS);
+    load.wait_for_ok(1000);
+    let size = |pool: &str| {
+        let pools = status(&server)["pools"].as_array().cloned().unwrap_or_default();
+        let found = pools.into_iter().find(|one| one["name"] == pool);
+        found.map(|pool| pool["size"].clone()).unwrap_or_default()
+    };
+    let room = |pool: &str| size(pool)["terms"]["memory"].as_u64();
+    let before = size("www");
+    assert!(before["workers"].as_u64() > Some(3), "{before}");
+    let request = Request::new("GET", "/runs.php").header("Host", "other.test");
+    let mut busy = send(&server, &request);
+    wait::until_true("the memory of all processes to be counted", || room("other") == Some(1));
+    let less = wait::poll(Duration::from_secs(10), || {
+        Some(size("www")).filter(|size| size["workers"].as_u64() < Some(3))
+    });
+    assert_eq!(less, None, "{before}");
+    let_go(root.path());
+    assert_eq!(busy.read_response(false).expect("an answer").text(), "ended");
+    let tally = load.stop();
+    assert_eq!((tally.failed(), group.killed()), (0, 0), "{tally:?}");
     server.stop();
 }

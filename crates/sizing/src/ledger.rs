@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::budget::{MemoryBudget, Others};
 pub use self::pool_memory::{Budget, DueMeasurement, Grown, WorkerMemory};
-use self::pool_memory::{ClaimCap, PoolMemory, UNKNOWN_WORKER_BYTES};
+use self::pool_memory::{PoolCap, PoolMemory, UNKNOWN_WORKER_BYTES};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
@@ -21,9 +21,9 @@ mod pool_memory;
 /// how much it needs.
 const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 
-/// The part of the server's memory that one pool can reserve before its workers' memory is known,
-/// if they report large peaks.
-const UNKNOWN_SHARE: f64 = 0.25;
+/// The part of the server's memory that one pool can reserve beyond what it uses, if its workers
+/// report large peaks, or have had much.
+const RESERVED_SHARE: f64 = 0.25;
 
 /// The memory of all pools with `pm = auto`.
 #[derive(Debug, Default)]
@@ -60,11 +60,12 @@ impl MemoryLedger {
     }
 
     /// `limit` is the server's memory, in bytes.
-    fn claim_cap(&self, pool: &str, limit: Option<f64>) -> ClaimCap {
+    fn cap(&self, pool: &str, limit: Option<f64>) -> PoolCap {
         let own = self.apart.get(pool).and_then(|budget| budget.memory);
-        ClaimCap {
-            share: limit.map_or(f64::INFINITY, |limit| UNKNOWN_SHARE * limit),
-            own: own.map_or(f64::INFINITY, |memory| memory.limit),
+        PoolCap {
+            share: limit.map_or(f64::INFINITY, |limit| RESERVED_SHARE * limit),
+            limit: own.map_or(f64::INFINITY, |memory| memory.limit),
+            used: own.map_or(f64::INFINITY, |memory| memory.used),
         }
     }
 
@@ -121,25 +122,28 @@ impl MemoryLedger {
         });
         self.pools.values_mut().for_each(PoolMemory::settle);
         let limit = memory.map(|memory| memory.limit);
-        let caps = self.pools.iter().map(|(name, known)| (known, self.claim_cap(name, limit)));
-        let caps: Vec<(&PoolMemory, ClaimCap)> = caps.collect();
+        let caps = self.pools.iter().map(|(name, known)| (known, self.cap(name, limit)));
+        let caps: Vec<(&PoolMemory, PoolCap)> = caps.collect();
+        let own: f64 = caps.iter().map(|(known, cap)| known.own(*cap)).sum();
+        let claim: f64 = caps.iter().map(|(known, cap)| known.claims(*cap)).sum();
+        // More than what is in use is memory that was counted several times.
+        let again = memory.map_or(0.0, |memory| (own - memory.used).max(0.0));
         self.all = Others {
-            take: self.pools.values().map(PoolMemory::takes).sum(),
-            claim: caps.iter().map(|(known, cap)| known.claims(*cap)).sum(),
+            take: caps.iter().map(|(known, cap)| known.takes(*cap)).sum(),
+            claim: claim - again,
         };
         let promised: f64 = caps.iter().map(|(known, cap)| known.is_to_have(*cap)).sum();
-        let own = self.pools.values().map(PoolMemory::own).sum();
         self.common.look(now, memory, signs, own, promised + self.beside);
     }
 
-    /// The memory of the pools with a limit of their own, after each sample.
+    /// The memory of the pools with a limit of their own, before each sample.
     pub fn look_apart(&mut self, now: Duration, memories: &BTreeMap<String, Memory>) {
         self.apart.retain(|name, _| memories.contains_key(name));
         for (name, memory) in memories {
             let known = self.pools.get(name);
-            let own = known.map_or(0.0, PoolMemory::own);
+            let own = known.map_or(0.0, |known| known.own(PoolCap::NONE));
             let beside = self.beside_in(name);
-            let promised = known.map_or(0.0, |known| known.is_to_have(ClaimCap::NONE)) + beside;
+            let promised = known.map_or(0.0, |known| known.is_to_have(PoolCap::NONE)) + beside;
             let signs = Signs { used: Some(memory.part()), ..Signs::default() };
             let budget = self.apart.entry(name.clone()).or_default();
             budget.look(now, Some(*memory), &signs, own, promised);
@@ -150,10 +154,11 @@ impl MemoryLedger {
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
         let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
-        let cap = self.claim_cap(pool, self.common.memory.map(|memory| memory.limit));
+        let cap = self.cap(pool, self.common.memory.map(|memory| memory.limit));
+        let take = self.all.take - known.takes(cap);
         let others = Others {
             // What jobs may need later lets no pool grow, but takes no worker from another.
-            take: (self.all.take - known.takes()).max(0.0),
+            take: take.min(self.common.used_by_others(known.own(cap))).max(0.0),
             claim: (self.all.claim - known.claims(cap)).max(0.0) + self.beside,
         };
         let all = self.common.workers(known, others, workers);
@@ -165,7 +170,7 @@ impl MemoryLedger {
 
     /// Workers of a pool are starting.
     pub fn promise(&mut self, pool: &str, workers: usize) {
-        let cap = self.claim_cap(pool, self.common.memory.map(|memory| memory.limit));
+        let cap = self.cap(pool, self.common.memory.map(|memory| memory.limit));
         let known = self.pools.get_mut(pool);
         let (worker, reserved) =
             known.map_or((UNKNOWN_WORKER_BYTES, UNKNOWN_WORKER_BYTES * workers as f64), |known| {
@@ -228,6 +233,8 @@ impl MemoryLedger {
 
 #[cfg(test)]
 mod growth_tests;
+#[cfg(test)]
+mod repeated_memory_tests;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::sources::Memory;
+
 /// The part of the memory that stays free.
 pub const MARGIN: f64 = 0.1;
 
@@ -89,9 +91,10 @@ pub struct Signs {
     pub full: Option<f64>,
     /// Pages were read from swap since the last sample.
     pub swaps_in: bool,
-    /// The kernel has throttled the group since then (`high` of `memory.events`).
+    /// The kernel has throttled a group around the server for its own limit since then (`high` of
+    /// `memory.events.local`).
     pub throttled: bool,
-    /// The group has reached its limit since then (`max` of `memory.events`).
+    /// Such a group has reached its own limit since then (`max` there).
     pub at_limit: bool,
 }
 
@@ -104,6 +107,13 @@ const LEVELS: [(Level, f64, f64, f64); 3] = [
 
 /// The part of the limit from which the other signs count.
 const COUNTS_FROM: f64 = 0.7;
+
+/// The part of the limit from which pages from swap count: below it, the kernel has swapped them
+/// out for another reason than lack of memory, such as the limit of another control group.
+const SWAP_COUNTS_FROM: f64 = 0.85;
+
+/// The part of its own limit from which a pool's control group swaps for itself.
+const SWAPS_FOR_ITSELF: f64 = 0.9;
 
 /// The use has to drop by this before a level ends, as a part of the limit.
 const USED_LESS: f64 = 0.05;
@@ -160,11 +170,20 @@ impl Pressure {
 }
 
 impl Signs {
+    /// Beside control groups of pools with limits: the pages of one near its limit return from swap
+    /// without end, whatever memory the server has.
+    #[must_use]
+    pub fn beside(self, mut pools: impl Iterator<Item = Memory>) -> Signs {
+        let is_full = |pool: Memory| pool.part() >= SWAPS_FOR_ITSELF;
+        Signs { swaps_in: self.swaps_in && !pools.any(is_full), ..self }
+    }
+
     /// Stalls, swapping and events mean nothing where memory is free: other processes read files,
     /// and the kernel's file cache fills every limit.
     fn without_what_others_wait_for(&self) -> Signs {
         match self.used {
             Some(used) if used < COUNTS_FROM => Signs { used: self.used, ..Signs::default() },
+            Some(used) if used < SWAP_COUNTS_FROM => Signs { swaps_in: false, ..*self },
             _ => *self,
         }
     }
@@ -251,5 +270,18 @@ mod tests {
         assert_eq!(level(Signs { swaps_in: true, ..signs }), Level::Short);
         assert_eq!(level(Signs { throttled: true, ..signs }), Level::Short);
         assert_eq!(level(Signs { at_limit: true, ..signs }), Level::Out);
+    }
+
+    #[test]
+    fn pages_from_swap_are_a_sign_where_memory_is_nearly_full_and_no_pool_is_at_its_own_limit() {
+        let level = |signs: Signs| Pressure::default().look(seconds(0), &signs);
+        let swaps = |part| Signs { swaps_in: true, ..used(part) };
+        assert_eq!(level(swaps(0.84)), Level::Calm);
+        assert_eq!(level(swaps(0.86)), Level::Short);
+        let pool = |used| Memory { limit: 100.0, used, by_group: true };
+        let beside = |pools: &[Memory]| level(swaps(0.86).beside(pools.iter().copied()));
+        assert_eq!(beside(&[]), Level::Short);
+        assert_eq!(beside(&[pool(80.0)]), Level::Short);
+        assert_eq!(beside(&[pool(80.0), pool(120.0)]), Level::Careful);
     }
 }

@@ -131,6 +131,7 @@ fn a_booted_system_starts_the_service_upgrades_it_under_load_and_replaces_one_th
     let said = try_packages("scripts/try-boot");
     assert!(said.contains("ok: no request failed, and no connection was closed"), "{said}");
     assert!(said.contains("ok: a supervisor that hangs is replaced"), "{said}");
+    assert!(said.contains("ok: it is installed there again\nok: and runs again"), "{said}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use maitred_config::ProcessManager;
 use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd};
+use maitred_sizing::cost::Spent;
 
 use super::*;
 use crate::pool::growth::{Growth, tend};
@@ -171,5 +172,21 @@ fn a_limited_route_gets_back_what_requests_have_paid_that_reach_no_worker() {
     for _ in 0..100 {
         let refused = pool.submit(0, Vec::new(), crashing).err();
         assert_eq!(refused, Some(RequestOutcome::QueueFull));
+    }
+}
+
+#[test]
+fn the_load_of_a_pool_is_the_part_of_its_processors_that_it_uses_however_few_it_has() {
+    let (pool, _supervisor) = pool(ProcessManager::Auto, 100);
+    let mut state = pool.lock();
+    state.meter.arrived(maitred_scoreboard::now());
+    let spent = Spent { cpu: Duration::from_secs(1), ..Spent::default() };
+    state.meter.ended(maitred_scoreboard::now(), 0, spent);
+    drop(state);
+    for thousandths in [500, 16_000] {
+        pool.set_capacity(thousandths, None);
+        let load = pool.load_now();
+        let part = load.cores * 1000.0 / f64::from(thousandths);
+        assert!(load.cores > 0.0 && (load.value - part).abs() < 0.01 * part, "{load:?}");
     }
 }

@@ -76,6 +76,13 @@ impl MemoryBudget {
         Some(if self.pressure.level() > Level::Calm { 0.0 } else { free.usable() })
     }
 
+    /// The most that other pools take, in bytes: what is in use, without a pool's `own` and what is
+    /// beside the workers of all pools.
+    pub(super) fn used_by_others(&self, own: f64) -> f64 {
+        let all = self.memory.map_or(f64::INFINITY, |memory| memory.used);
+        (all - own - self.base.unwrap_or(0.0)).max(0.0)
+    }
+
     /// The most workers of a pool that has `workers`, beside other pools'.
     pub(super) fn workers(&self, known: &PoolMemory, others: Others, workers: usize) -> usize {
         let part = |part: f64| ((workers as f64 * part) as usize).max(1);

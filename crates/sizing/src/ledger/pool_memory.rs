@@ -82,23 +82,27 @@ pub struct Budget {
     pub roughly: usize,
 }
 
-/// The most that a pool reserves before the memory of its workers is known, in bytes: until then
-/// the estimate for a worker rests on peaks that the workers themselves report.
+/// Bounds of what a pool uses and reserves, in bytes: its workers report their own peaks, and
+/// memory that several of their programs share counts for each of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ClaimCap {
-    /// A part of the server's memory.
+pub(super) struct PoolCap {
+    /// A part of the server's memory: the most that is reserved on the workers' word alone.
     pub(super) share: f64,
     /// The limit of the pool's own control group.
-    pub(super) own: f64,
+    pub(super) limit: f64,
+    /// The memory in use in that group.
+    pub(super) used: f64,
 }
 
-impl ClaimCap {
+impl PoolCap {
     /// No cap, for memory that is the pool's own.
-    pub(super) const NONE: ClaimCap = ClaimCap { share: f64::INFINITY, own: f64::INFINITY };
+    pub(super) const NONE: PoolCap =
+        PoolCap { share: f64::INFINITY, limit: f64::INFINITY, used: f64::INFINITY };
 
-    /// The cap for this number of workers: what unknown workers usually take is not in doubt.
+    /// The cap of reservations for this number of unknown workers: what those usually take is not
+    /// in doubt.
     fn of(self, workers: usize) -> f64 {
-        self.share.max(workers as f64 * UNKNOWN_WORKER_BYTES).min(self.own)
+        self.share.max(workers as f64 * UNKNOWN_WORKER_BYTES).min(self.limit)
     }
 }
 
@@ -324,25 +328,26 @@ impl PoolMemory {
     }
 
     /// Reservations of those and of starting ones, in bytes.
-    pub(super) fn is_to_have(&self, cap: ClaimCap) -> f64 {
+    pub(super) fn is_to_have(&self, cap: PoolCap) -> f64 {
         let workers = self.unmeasured() + self.coming;
         let all = workers as f64 * self.worker();
         if self.is_known() { all } else { all.min(cap.of(workers)) }
     }
 
     /// The use of all workers now, in bytes: unmeasured ones count as the average.
-    pub fn own(&self) -> f64 {
+    pub(super) fn own(&self, cap: PoolCap) -> f64 {
         let sum: f64 = self.measured.iter().map(|one| one.has.own).sum();
         let count = self.measured.len().max(1) as f64;
-        sum + sum / count * self.unmeasured() as f64
+        (sum + sum / count * self.unmeasured() as f64).min(cap.used)
     }
 
     /// The use of its workers together, in bytes: the average, and a reserve.
-    pub fn takes(&self) -> f64 {
+    pub(super) fn takes(&self, cap: PoolCap) -> f64 {
         let workers = self.workers as f64;
         let most = workers * (self.most - self.mean);
         let beyond = reserve(workers * self.variance).min(most.max(0.0));
-        workers * self.mean + beyond
+        let takes = workers * self.mean + beyond;
+        takes.min(self.own(cap) + cap.share).min(cap.limit)
     }
 
     /// More workers are starting.
@@ -352,10 +357,10 @@ impl PoolMemory {
 
     /// What other pools leave to its workers, in bytes: their use, or their reservations while that
     /// is unknown. A pool always has its only worker, and most such pools are idle.
-    pub(super) fn claims(&self, cap: ClaimCap) -> f64 {
+    pub(super) fn claims(&self, cap: PoolCap) -> f64 {
         let workers = self.workers.saturating_add(self.coming);
         let promised =
             if self.is_known() || workers <= 1 { 0.0 } else { workers as f64 * self.worker() };
-        promised.min(cap.of(workers)).max(self.takes())
+        promised.min(cap.of(workers)).max(self.takes(cap))
     }
 }

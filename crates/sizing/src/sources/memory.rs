@@ -103,7 +103,9 @@ impl Counters {
     /// The counters now.
     pub fn read(files: &dyn Files) -> Counters {
         let vmstat = files.read("/proc/vmstat");
-        let events = of_version_2(files, "memory.events");
+        // Those of each group alone: `memory.events` counts a pool that reaches its own limit, or
+        // another service, in every group around it.
+        let events = of_version_2(files, "memory.events.local");
         let sum = |name: &str| {
             let all = events.iter().filter_map(|text| proc::number(text, name));
             all.reduce(u64::saturating_add)
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_before_is_no_sign() {
-        let events = format!("{OWN}/memory.events");
+        let events = format!("{OWN}/memory.events.local");
         let files = two()
             .with("/proc/vmstat", "pgfault 9\npswpin 5\n")
             .with(&events, "low 0\nhigh 3\nmax 1\noom_kill 0\n");
@@ -225,6 +227,37 @@ mod tests {
         assert!(signs.swaps_in && signs.throttled && signs.at_limit);
         let first = Counters::read(&later).signs(&Counters::default(), &later);
         assert!(!first.swaps_in, "nothing is known of before");
+    }
+
+    #[test]
+    fn events_of_the_groups_around_the_server_count_and_not_those_of_groups_inside_them() {
+        let text = |count: u32| format!("low 0\nhigh {count}\nmax {count}\noom_kill 0\n");
+        let counted = |own: u32, outer: u32, inside: u32| {
+            let all = [(OWN, own), (OUTER, outer)];
+            all.into_iter().fold(two(), |files, (folder, count)| {
+                files
+                    .with(&format!("{folder}/memory.events"), &text(count + inside))
+                    .with(&format!("{folder}/memory.events.local"), &text(count))
+            })
+        };
+        let before = Counters::read(&counted(1, 1, 1));
+        let signs = |files: Fixture| Counters::read(&files).signs(&before, &files);
+        assert_eq!(signs(counted(1, 1, 9)), Signs::default(), "a pool has reached its own limit");
+        for around in [counted(2, 1, 1), counted(1, 2, 1)] {
+            let signs = signs(around);
+            assert!(signs.throttled && signs.at_limit, "{signs:?}");
+        }
+    }
+
+    #[test]
+    fn events_of_a_container_s_own_limit_count() {
+        let events = |files: Fixture, count: u32| {
+            files.with("/sys/fs/cgroup/memory.events.local", &format!("high 0\nmax {count}\n"))
+        };
+        let container = two().with("/proc/self/cgroup", "0::/maitred-supervisor\n");
+        let before = Counters::read(&events(container.clone(), 1));
+        let later = events(container, 2);
+        assert!(Counters::read(&later).signs(&before, &later).at_limit);
     }
 
     #[test]

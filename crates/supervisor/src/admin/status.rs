@@ -15,7 +15,7 @@ use maitred_seat::{Boards, PoolState, WorkerState};
 use maitred_sizing::beside::Reserve;
 use maitred_text::humanize::shorten;
 
-use crate::capacity::auto::{CapacityManager, memory_group, there_is_now};
+use crate::capacity::auto::{CapacityManager, cpu_max, memory_group, there_is_now};
 use crate::capacity::private_memory::Measures;
 use crate::logging::running_time::RunningTime;
 use crate::processes::generation::Seated;
@@ -31,6 +31,9 @@ use super::status_draft::{DraftedStatus, Runner};
 
 /// Longest name of a query parameter that is shown whole, in characters.
 const MAX_PARAMETER_CHARS: usize = 32;
+
+/// Thousandths of a core in one.
+const THOUSANDTHS: f64 = 1000.0;
 
 /// The state that a status reply shows.
 #[derive(Debug)]
@@ -148,8 +151,9 @@ impl StatusSource<'_> {
         }
         let group = memory_group(self.groups, current.name());
         let (cores, available) = there_is_now(group.as_deref());
+        let own = cpu_max(self.groups, current).map(|own| f64::from(own) / THOUSANDTHS);
         let resources = Resources {
-            cores,
+            cores: own.map_or(cores, |own| own.min(cores)),
             memory: available,
             worker: memory.private_bytes as f64 / memory.processes.max(1) as f64,
             limit: current.plan.max_children(),

@@ -116,6 +116,15 @@ struct SizedPool<'a> {
     group: Option<PathBuf>,
 }
 
+/// What a check looks at.
+struct CheckedPools<'a> {
+    /// Those that find their size.
+    sized: &'a [SizedPool<'a>],
+    jobs: &'a [SizedJob],
+    /// The folders of all pools' control groups that may limit their memory.
+    groups: &'a [PathBuf],
+}
+
 /// Joins the generations of each pool: while one is on trial, both have workers, and measurements
 /// are stored by the name of the pool.
 fn joined<'a>(generations: impl Iterator<Item = SizedPool<'a>>) -> Vec<SizedPool<'a>> {
@@ -157,30 +166,30 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
 }
 
 impl CapacityManager {
-    /// Checks the machine; `pools` are the pools that find their size, and some of their workers
-    /// were measured.
-    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool], jobs: &[SizedJob]) {
+    /// Checks the machine, after some workers were measured.
+    fn look(&mut self, now: Moment, files: &dyn Files, checked: &CheckedPools) {
+        let CheckedPools { sized: pools, jobs, groups } = *checked;
+        let memory_of = |folder: &Path| sources::memory_of_group(files, folder.to_str()?);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
+        let signs = signs.beside(groups.iter().filter_map(|folder| memory_of(folder)));
         self.counters = counters;
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = sources::cores(files, allowed).count;
         self.batches.look(now, cores, jobs);
         self.cores = ((cores - self.batches.all().cores) * 1000.0) as u32;
         self.memory = sources::memory(files);
-        let apart = pools.iter().filter_map(|pool| {
-            let folder = pool.group.as_ref()?.to_str()?;
-            let memory = sources::memory_of_group(files, folder)?;
-            Some((pool.name.clone(), memory))
-        });
+        let limited = pools.iter().filter_map(|pool| Some((pool, pool.group.as_ref()?)));
+        let apart =
+            limited.filter_map(|(pool, group)| Some((pool.name.clone(), memory_of(group)?)));
         self.apart = apart.collect();
         let growths = self.batches.growths(&self.apart);
         let most = self.memory.map_or(0.0, |memory| memory.limit * MOST_FOR_GROWTH);
         self.rooms.leave(growths.values().sum::<f64>().min(most), growths);
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         self.sent.retain(|name, _| names.contains(name.as_str()));
-        self.rooms.look(now, self.memory, &signs, &names);
         self.rooms.look_apart(now, &self.apart);
+        self.rooms.look(now, self.memory, &signs, &names);
     }
 
     /// Begins to measure some workers of each pool, within the budget; the next check continues
@@ -361,7 +370,10 @@ impl CapacityManager {
             }
         }
         self.ends_at = None;
-        self.look(now, &Machine, &pools, &context.jobs);
+        let groups = context.groups.into_iter().flat_map(Groups::memory_folders);
+        let groups: Vec<PathBuf> = groups.map(Path::to_owned).collect();
+        let checked = CheckedPools { sized: &pools, jobs: &context.jobs, groups: &groups };
+        self.look(now, &Machine, &checked);
         self.log(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -370,7 +382,8 @@ impl CapacityManager {
             if self.limit(running) && running.state.lacks_room() {
                 self.changed_at = now;
             }
-            self.tell_capacity(running, context.fronts);
+            let cpu_max = cpu_max(context.groups, running);
+            self.tell_capacity(running, cpu_max, context.fronts);
         }
         self.replace_grown(context);
         self.due = Some(now + self.wait(now, most));
@@ -430,7 +443,12 @@ impl CapacityManager {
         self.due = self.due.map(|due| due.min(now + soon));
     }
 
-    fn tell_capacity(&mut self, running: &RunningPool, fronts: &mut Fronts) {
+    /// The processors for a pool whose control group may limit them, in thousandths.
+    fn cores_within(&self, cpu_max: Option<u32>) -> u32 {
+        cpu_max.map_or(self.cores, |own| own.min(self.cores))
+    }
+
+    fn tell_capacity(&mut self, running: &RunningPool, cpu_max: Option<u32>, fronts: &mut Fronts) {
         let (line, epoch) = (fronts.line(), fronts.current().epoch);
         if !running.is_current() || running.line != line || !running.finds_its_size() {
             return;
@@ -438,7 +456,7 @@ impl CapacityManager {
         let name = running.name();
         let capacity = self.workers(name, running.state.workers());
         let workers = (capacity < running.plan.max_children()).then_some(capacity);
-        let (generation, cores) = (running.generation, self.cores);
+        let (generation, cores) = (running.generation, self.cores_within(cpu_max));
         let Some(peer) = fronts.peer() else {
             return;
         };
@@ -448,6 +466,11 @@ impl CapacityManager {
             peer.say(order, &[]);
         }
     }
+}
+
+/// The processor time that a pool's control group allows, in thousandths of a core.
+pub fn cpu_max(groups: Option<&Groups>, running: &RunningPool) -> Option<u32> {
+    groups?.cpu_max(&running.plan.pool)
 }
 
 /// The folder of a pool's control group, if that may limit its memory.

@@ -299,6 +299,17 @@ impl Groups {
         let can_be = self.controllers.contains("memory");
         can_be.then(|| group.group.path())
     }
+
+    /// The processor time that this pool is limited to, in thousandths of a core.
+    pub fn cpu_max(&self, pool: &Pool) -> Option<u32> {
+        let is_limited = self.pools.contains_key(&pool.name) && self.controllers.contains("cpu");
+        pool.confinement.together.cpu_max.filter(|_| is_limited)
+    }
+
+    /// The folders of all pools' groups, if memory can be limited there.
+    pub fn memory_folders(&self) -> impl Iterator<Item = &Path> {
+        self.pools.keys().filter_map(|pool| self.memory_folder(pool))
+    }
 }
 
 impl Drop for Groups {
@@ -452,17 +463,17 @@ mod tests {
         for pool in ["shop", "blog"] {
             let group = folder.join(format!("{POOL_GROUP}{pool}"));
             std::fs::create_dir(&group).unwrap();
-            for file in ["cgroup.procs", "memory.max", "memory.high"] {
+            for file in ["cgroup.procs", "memory.max", "memory.high", "cpu.max"] {
                 std::fs::write(group.join(file), "").unwrap();
             }
             // A used group has its limits written by another process, which a test cannot fork.
             std::fs::write(group.join("memory.current"), "0\n").unwrap();
         }
-        std::fs::write(folder.join("cgroup.controllers"), "memory").unwrap();
+        std::fs::write(folder.join("cgroup.controllers"), "memory cpu").unwrap();
         Some(Groups {
             // An absolute path is not one beneath.
             base: own.make(&folder.to_string_lossy()).unwrap(),
-            controllers: BTreeSet::from(["memory"]),
+            controllers: BTreeSet::from(["memory", "cpu"]),
             divided: Vec::new(),
             own: None,
             pools: BTreeMap::new(),
@@ -513,6 +524,22 @@ mod tests {
         Groups::arrange(&mut groups, &limits("32M")).unwrap();
         assert!(is_old("max") && !is_old("high"));
         assert_eq!(std::fs::read_to_string(file("high")).unwrap(), "33554432");
+    }
+
+    #[test]
+    fn a_pool_has_the_processors_of_its_group_only_where_it_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(groups) = pretended(folder.path()) else { return };
+        let mut groups = Some(groups);
+        let limited = config("cpu_max = 0.5");
+        let cores = |groups: &Option<Groups>| groups.as_ref().unwrap().cpu_max(&limited.pools[0]);
+        assert_eq!(cores(&groups), None, "it has no group yet");
+        Groups::arrange(&mut groups, &limited).unwrap();
+        assert_eq!(cores(&groups), Some(500));
+        let set = folder.path().join(format!("{POOL_GROUP}shop/cpu.max"));
+        assert_eq!(std::fs::read_to_string(set).unwrap(), "50000 100000");
+        groups.as_mut().unwrap().controllers.remove("cpu");
+        assert_eq!(cores(&groups), None, "its group limits other things");
     }
 
     /// Groups beneath one of this test. None where no group can be made.

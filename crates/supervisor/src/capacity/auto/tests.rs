@@ -30,7 +30,7 @@ impl CapacityManager {
 
     fn check(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool]) {
         self.measure_at_once(files, pools);
-        self.look(now, files, pools, &[]);
+        self.look(now, files, &CheckedPools { sized: pools, jobs: &[], groups: &[] });
     }
 }
 
@@ -78,6 +78,15 @@ impl Files for Apart {
 }
 
 #[test]
+fn a_pool_has_no_more_processors_than_its_own_group_allows() {
+    let room = looked(4000, 2000);
+    assert!(room.cores >= 1000, "{}", room.cores);
+    assert_eq!(room.cores_within(Some(500)), 500);
+    assert_eq!(room.cores_within(Some(u32::MAX)), room.cores);
+    assert_eq!(room.cores_within(None), room.cores);
+}
+
+#[test]
 fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
     let mut room = CapacityManager::default();
     let mut limited = pool("www", Vec::new());
@@ -91,6 +100,40 @@ fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
     room.check(later, &Apart(1950), &pools);
     assert_eq!(room.workers("www", 10), 8);
     assert_eq!(room.wait(later, 2), LOOK_EVERY, "its own is nearly full");
+}
+
+/// A machine that is nearly full, and the number of pages that it has read from swap. A pool's
+/// group has 2000 MB.
+struct Swapping {
+    pages: u64,
+    /// In use in the group, in megabytes.
+    used: u64,
+}
+
+impl Files for Swapping {
+    fn read(&self, path: &str) -> Option<String> {
+        match path {
+            "/proc/vmstat" => Some(format!("pswpin {}\n", self.pages)),
+            "/proc/meminfo" => Small { total: 16_000, available: 2000 }.read(path),
+            _ => Apart(self.used).read(path),
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_swaps_at_its_own_limit_makes_no_other_smaller() {
+    let workers = |used: u64| {
+        let mut room = CapacityManager::default();
+        let (sized, groups) = ([pool("other", Vec::new())], [PathBuf::from("/group")]);
+        for pages in 1..3 {
+            let files = Swapping { pages, used };
+            let checked = CheckedPools { sized: &sized, jobs: &[], groups: &groups };
+            room.look(NOW, &files, &checked);
+        }
+        room.workers("other", 10)
+    };
+    assert_eq!(workers(1950), 10);
+    assert_eq!(workers(1000), 9, "the machine itself swaps");
 }
 
 #[test]
