@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 30] = [
+const SOURCES: [&str; 31] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -35,6 +35,7 @@ const SOURCES: [&str; 30] = [
     "patterns.c",
     "preload.c",
     "session.c",
+    "shutdown_functions.c",
     "snapshot.c",
     "superglobals.c",
     "text.c",

@@ -46,7 +46,7 @@ fn uploads_of_a_request_that_php_has_no_memory_for_are_removed() {
 }
 
 #[test]
-fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
+fn what_a_request_sets_of_its_process_is_not_the_next_ones() {
     let root = document_root(&[
         ("alarm.php", "<?php pcntl_alarm(1); echo getmypid();"),
         ("ignore.php", "<?php pcntl_signal(SIGCHLD, SIG_IGN); echo getmypid();"),
@@ -57,6 +57,8 @@ fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
              pcntl_sigprocmask(SIG_BLOCK, [], $blocked);
              echo json_encode([getmypid(), pcntl_signal_get_handler(SIGCHLD), $blocked]);",
         ),
+        ("limit.php", "<?php posix_setrlimit(POSIX_RLIMIT_FSIZE, 9, 9); echo getmypid();"),
+        ("nice.php", "<?php proc_nice(5); echo getmypid();"),
         ("pid.php", "<?php echo getmypid();"),
     ]);
     let server = Setup::new(root.path()).workers(1).start();
@@ -66,7 +68,7 @@ fn what_a_request_sets_by_pcntl_is_not_the_next_ones() {
         answer
     };
     assert_eq!(ask("/pid.php").text(), ask("/pid.php").text());
-    for target in ["/alarm.php", "/ignore.php", "/block.php"] {
+    for target in ["/alarm.php", "/ignore.php", "/block.php", "/limit.php", "/nice.php"] {
         let first = ask(target).text();
         let next = ask("/next.php").json();
         assert_ne!(next[0].to_string(), first, "{target}");

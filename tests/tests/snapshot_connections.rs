@@ -2,8 +2,9 @@
 //! or the connection is closed and opened again on demand. The reaction is the library's: phpredis,
 //! Predis, Laravel's and Doctrine's are tried.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::thread;
 
 use maitred_tests::Target;
 use maitred_tests::http;
@@ -11,6 +12,7 @@ use maitred_tests::mariadb::MariaDb;
 use maitred_tests::project_root;
 use maitred_tests::redis::Redis;
 use maitred_tests::server::{Setup, document_root, give_to_web_user};
+use maitred_tests::wait;
 use serde_json::Value;
 
 /// Connects in its fourth line, and again where the server has gone away, as Laravel and Doctrine
@@ -107,6 +109,17 @@ require '/usr/share/php/Doctrine/DBAL/autoload.php';
 $connection = Doctrine\DBAL\DriverManager::getConnection(['driver' => 'pdo_mysql', 'user' => 'root',
     'unix_socket' => 'SOCKET']);
 $ask = fn () => (int) $connection->fetchOne('SELECT CONNECTION_ID()');
+"#;
+
+/// The number of its worker, and that of its persistent connection to a store.
+const PERSISTENT: &str = r#"<?php
+$store = pfsockopen('unix://SOCKET', -1);
+fwrite($store, "CLIENT ID\r\n");
+$id = trim(fgets($store));
+if (PHP_SAPI !== 'cli' && isset($_SERVER['REQUEST_METHOD'])) {
+    usleep(100_000);
+    echo getmypid(), ' ', $id;
+}
 "#;
 
 /// One pool that refuses what `script` has open, and one that closes it. Both have `lines`.
@@ -293,4 +306,33 @@ fn what_is_closed_before_the_snapshot_connects_in_every_copy_as_if_it_were_the_f
     let (database, store) = (MariaDb::start(), Redis::start());
     expect_no_loss(DOCTRINE, "$connection->close();", &database.socket());
     expect_no_loss(PREDIS, "$redis->disconnect();", &store.socket());
+}
+
+#[test]
+fn workers_share_no_persistent_connection_that_preloading_has_opened() {
+    let store = Redis::start();
+    let script = PERSISTENT.replace("SOCKET", &store.socket().display().to_string());
+    let root = document_root(&[("index.php", &script), ("preload.php", &script)]);
+    give_to_web_user(root.path());
+    let preload = format!("\"opcache.preload\" = {:?}", root.path().join("preload.php"));
+    let server = Setup::new(root.path())
+        .workers(2)
+        .pool(&format!("php_admin_value = {{ {preload} }}"))
+        .start();
+    let mut connections: HashMap<String, HashSet<String>> = HashMap::new();
+    wait::until_true("requests to both workers", || {
+        let request = || http::get(server.address(), "/").text();
+        let both = thread::scope(|scope| {
+            let [first, second] = [(); 2].map(|()| scope.spawn(request));
+            [first.join().expect("a response"), second.join().expect("a response")]
+        });
+        for text in both {
+            let (worker, id) = text.split_once(' ').expect("two numbers");
+            connections.entry(id.to_owned()).or_default().insert(worker.to_owned());
+        }
+        let workers: HashSet<&String> = connections.values().flatten().collect();
+        workers.len() == 2
+    });
+    assert_eq!(connections.len(), 2, "{connections:?}");
+    server.stop();
 }

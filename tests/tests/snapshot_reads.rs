@@ -27,7 +27,7 @@ const READS: &str = r#"
     filter_input(INPUT_GET, 'a'); getenv('HTTP_HOST'); getenv('PATH'); getallheaders();
     file_get_contents('php://input'); file_get_contents(__FILE__);
     time(); date('Y', 0); date('Y'); new DateTime(); new DateTimeImmutable('2026-01-01');
-    random_int(1, 2); mt_rand(); uniqid(); strlen('a'); $local = ['a' => 1]; $local['a'];
+    random_int(1, 2); mt_rand(); uniqid(); new Random\Randomizer(); session_create_id(); strlen('a'); $local = ['a' => 1]; $local['a'];
 "#;
 
 #[test]
@@ -55,6 +55,8 @@ fn a_boot_learns_of_every_read_of_its_request() {
         "random_int",
         "mt_rand",
         "uniqid",
+        "Random\\Randomizer",
+        "session_create_id",
     ]);
     for _ in 0..3 {
         assert_eq!(http::get(server.address(), "/").json(), expected);

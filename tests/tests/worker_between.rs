@@ -187,6 +187,67 @@ while (frankenphp_handle_request($handle)) {
 }
 "#;
 
+/// A worker script whose requests register functions for its end.
+const REGISTERING: &str = r#"<?php
+function note(string $who): void
+{
+    file_put_contents(__DIR__ . '/ran', "$who ", FILE_APPEND);
+    echo "by $who ";
+    @header("X-By-$who: 1");
+    @http_response_code(418);
+}
+final class Writes {
+    public function __construct(private string $who) {}
+    public function __destruct() { echo "destructor of {$this->who} "; }
+}
+register_shutdown_function(fn () => print('by the boot '));
+$handle = function () {
+    $who = $_GET['who'];
+    if (isset($_GET['registers'])) {
+        $GLOBALS['kept'][] = new Writes($who);
+        register_shutdown_function(fn () => note($who));
+    }
+    echo "response ";
+    match ($_GET['then'] ?? '') {
+        'exit' => exit,
+        'memory' => str_repeat('x', 1 << 30),
+        default => null,
+    };
+};
+while (frankenphp_handle_request($handle)) { }
+"#;
+
+#[test]
+fn functions_of_earlier_requests_write_to_no_response_of_a_request_that_ends_the_script() {
+    for then in ["exit", "memory"] {
+        let (root, setup) = booted::worker(&[("index.php", REGISTERING)]);
+        give_to_web_user(root.path());
+        let server = setup.workers(1).start();
+        let ask = |query: &str| http::ask(server.address(), &Request::get(&format!("/?{query}")));
+        for who in ["Alice", "Carol"] {
+            assert_eq!(ask(&format!("who={who}&registers")).text(), "response ");
+        }
+        let response = ask(&format!("who=Bob&registers&then={then}"));
+        let text = response.text();
+        assert!(text.contains("by the boot by Bob"), "{then}: {text}");
+        // After a fatal error nothing holds what is printed first, and headers come too late.
+        let header = (then == "exit").then_some("1");
+        assert_eq!(response.header("X-By-Bob"), header, "{then}");
+        for who in ["Alice", "Carol"] {
+            assert!(!text.contains(who), "{then}: {text}");
+            assert_eq!(response.header(&format!("X-By-{who}")), None, "{then}");
+        }
+        let ran = || fs::read_to_string(root.path().join("ran")).unwrap_or_default();
+        wait::until_true("the functions of all", || ran() == "Bob Alice Carol ");
+        // One that registers nothing ends the script as well.
+        ask("who=Dave&registers");
+        let response = ask(&format!("who=Eve&then={then}"));
+        assert_eq!(response.status, if then == "exit" { 200 } else { 500 });
+        assert!(!response.text().contains("Dave"), "{then}: {}", response.text());
+        server.stop();
+    }
+}
+
 /// Two quick requests, and one after which its worker hangs, for 30 s at most. Returns that worker.
 fn hang(server: &Server, root: &Path) -> String {
     let mut connection = Connection::open(server.address());

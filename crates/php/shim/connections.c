@@ -51,6 +51,25 @@ int connect(int descriptor, const struct sockaddr *address, socklen_t length)
 	return (int) syscall(SYS_connect, descriptor, address, length);
 }
 
+static int is_dropped(zval *resource)
+{
+	(void) resource;
+	return ZEND_HASH_APPLY_REMOVE;
+}
+
+/*
+ * opcache.preload runs a script in the process that all workers are forked from: a persistent
+ * connection of it would be one for all of them, and each would read replies to others.
+ */
+void maitred_close_preloaded_connections(void)
+{
+	const char *script = zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0);
+
+	if (script && *script) {
+		zend_hash_reverse_apply(&EG(persistent_list), is_dropped);
+	}
+}
+
 const char *maitred_php_connected_at(int descriptor, uint32_t *line)
 {
 	for (size_t i = 0; i < count && i < KEPT; i++) {

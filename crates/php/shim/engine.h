@@ -97,6 +97,11 @@ bool maitred_worker_is_booted(void);
 void maitred_worker_starts(void);
 /* The script takes no further request. */
 void maitred_worker_leaves(void);
+/*
+ * Completes the response to a request within which a worker script has ended, if earlier requests
+ * have registered functions for that. Returns the response's status; 0: it is not complete.
+ */
+int maitred_end_response_apart(void);
 /* The exchange from which the script takes requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
@@ -187,6 +192,9 @@ void maitred_snapshot_start(void);
 const struct maitred_request *maitred_await_copy(void);
 PHP_FUNCTION(maitred_snapshot);
 
+/* connections.c */
+void maitred_close_preloaded_connections(void);
+
 /* request_reads.c: which parts of a booting script read its request */
 void maitred_reads_start(void);
 void maitred_reads_end(void);
@@ -224,6 +232,15 @@ bool maitred_limit_memory(void);
  * now, that usage is the limit.
  */
 void maitred_put_memory_limit_back(void);
+
+/* shutdown_functions.c */
+/* The boot has ended: those registered until now are not of a client. */
+void maitred_shutdown_functions_of_boot(void);
+/* A request begins: those registered since the boot are of others. */
+void maitred_shutdown_functions_of_earlier(void);
+bool maitred_has_functions_of_others(void);
+/* Calls, and forgets, those of the boot and of the current request. */
+void maitred_call_functions_of_request(void);
 
 /* timers.c */
 void maitred_timers_after_fork(void);

@@ -14,7 +14,8 @@ static const char *const in_copies[] = { "dl", "pcntl_rfork", "pcntl_setcpuaffin
 
 /* What is the kernel's, and not reset at the end of a request. php-fpm has no pcntl. */
 static const char *const in_classic_workers[] = { "pcntl_alarm", "pcntl_setcpuaffinity",
-	"pcntl_setns", "pcntl_setpriority", "pcntl_signal", "pcntl_sigprocmask", "pcntl_unshare", NULL };
+	"pcntl_setns", "pcntl_setpriority", "pcntl_signal", "pcntl_sigprocmask", "pcntl_unshare",
+	"posix_setpgid", "posix_setrlimit", "proc_nice", NULL };
 
 static const char *const *lasting;
 static zif_handler original_handlers[LASTING_MAX];

@@ -28,12 +28,15 @@ static const char *const functions[] = {
 	/* its body */
 	"copy", "file", "file_get_contents", "fopen", "readfile", "stream_get_contents",
 	/* the time */
-	"date", "date_create", "date_create_immutable", "getdate", "gettimeofday", "gmdate", "hrtime",
+	"date", "date_create", "date_create_from_format", "date_create_immutable",
+	"date_create_immutable_from_format", "getdate", "gettimeofday", "gmdate", "gmmktime", "hrtime",
 	"idate", "localtime", "microtime", "mktime", "strtotime", "time",
 	/* random numbers */
 	"array_rand", "gmp_random_bits", "gmp_random_range", "lcg_value", "mt_rand",
-	"openssl_random_pseudo_bytes", "password_hash", "rand", "random_bytes", "random_int", "shuffle",
-	"str_shuffle", "uniqid"
+	"openssl_pkey_new", "openssl_random_pseudo_bytes", "password_hash", "rand", "random_bytes",
+	"random_int", "session_create_id", "shuffle", "sodium_crypto_box_keypair",
+	"sodium_crypto_secretbox_keygen", "sodium_crypto_sign_keypair", "str_shuffle", "uniqid",
+	"uuid_create"
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(*functions))
 
@@ -43,11 +46,13 @@ static const char *const of_requests[] = { "AUTH_TYPE", "CONTENT_", "HTTP", "ORI
 
 static zif_handler functions_before[FUNCTIONS];
 
-/* Their constructors take the time, too. */
-static const char *const clocks[] = { "datetime", "datetimeimmutable" };
-#define CLOCKS (sizeof(clocks) / sizeof(*clocks))
+/* Their constructors take the time or random numbers, too. */
+static const char *const constructed[] = { "datetime", "datetimeimmutable",
+	"random\\engine\\mt19937", "random\\engine\\pcgoneseq128xslrr64",
+	"random\\engine\\xoshiro256starstar", "random\\randomizer" };
+#define CONSTRUCTED (sizeof(constructed) / sizeof(*constructed))
 
-static zif_handler clocks_before[CLOCKS];
+static zif_handler constructors_before[CONSTRUCTED];
 
 static struct {
 	bool is_registered;
@@ -170,7 +175,10 @@ static bool has_date(const char *name, zend_execute_data *execute_data)
 	if (!strcmp(name, "date") || !strcmp(name, "gmdate") || !strcmp(name, "idate")) {
 		return given > 1;
 	}
-	return !strcmp(name, "mktime") ? given > 5 : !strcmp(name, "localtime") && given > 0;
+	if (!strcmp(name, "mktime") || !strcmp(name, "gmmktime")) {
+		return given > 5;
+	}
+	return !strcmp(name, "localtime") && given > 0;
 }
 
 static bool depends_on_request(const char *name, zend_execute_data *execute_data)
@@ -214,10 +222,10 @@ static ZEND_NAMED_FUNCTION(construct_intercepted)
 	zif_handler before = NULL;
 	size_t i = 0;
 
-	while (i < CLOCKS && strcasecmp(ZSTR_VAL(class->name), clocks[i])) {
+	while (i < CONSTRUCTED && strcasecmp(ZSTR_VAL(class->name), constructed[i])) {
 		i++;
 	}
-	before = i < CLOCKS ? clocks_before[i] : NULL;
+	before = i < CONSTRUCTED ? constructors_before[i] : NULL;
 	if (before && watches()) {
 		report(ZSTR_VAL(class->name), NULL);
 	}
@@ -262,9 +270,9 @@ static void intercept_functions(void)
 			exchange(function_named(functions[i]), &functions_before[i], call_intercepted);
 		}
 	}
-	for (size_t i = 0; i < CLOCKS; i++) {
-		if (!clocks_before[i]) {
-			exchange(constructor_of(clocks[i]), &clocks_before[i], construct_intercepted);
+	for (size_t i = 0; i < CONSTRUCTED; i++) {
+		if (!constructors_before[i]) {
+			exchange(constructor_of(constructed[i]), &constructors_before[i], construct_intercepted);
 		}
 	}
 }
@@ -280,10 +288,10 @@ void maitred_reads_end(void)
 			functions_before[i] = NULL;
 		}
 	}
-	for (size_t i = 0; i < CLOCKS; i++) {
-		if (clocks_before[i]) {
-			exchange(constructor_of(clocks[i]), &own, clocks_before[i]);
-			clocks_before[i] = NULL;
+	for (size_t i = 0; i < CONSTRUCTED; i++) {
+		if (constructors_before[i]) {
+			exchange(constructor_of(constructed[i]), &own, constructors_before[i]);
+			constructors_before[i] = NULL;
 		}
 	}
 }

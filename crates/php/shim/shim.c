@@ -204,6 +204,7 @@ bool maitred_php_start(
 	maitred_hook_environment();
 	maitred_note_fatal_errors();
 	zend_first_try {
+		maitred_close_preloaded_connections();
 		apply_values(settings);
 		maitred_snapshot_start();
 		/* A php-fpm with pcntl does not mind; its own tests use that. */
@@ -393,6 +394,8 @@ static void drop_uploads(void)
 
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
+	int apart;
+
 	maitred_folder_return();
 	maitred_fill_request_info(request);
 	if (UNEXPECTED(php_request_startup() == FAILURE)) {
@@ -408,13 +411,16 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	if (EXPECTED(!maitred_engine.body_is_cut)) {
 		execute();
 	}
-	maitred_add_error_header();
+	apart = maitred_end_response_apart();
+	if (EXPECTED(!apart)) {
+		maitred_add_error_header();
+	}
 	if (SG(request_info).path_translated) {
 		efree(SG(request_info).path_translated);
 		SG(request_info).path_translated = NULL;
 	}
 	served->peak_memory = zend_memory_peak_usage(1);
-	served->response_status = SG(sapi_headers).http_response_code;
+	served->response_status = apart ? apart : SG(sapi_headers).http_response_code;
 	/* Only with a booted script can OPcache not restart by itself. */
 	served->cache_full = (maitred_engine.works || maitred_engine.copied)
 		&& (maitred_cache_is_full() || maitred_engine.booted_full);

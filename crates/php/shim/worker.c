@@ -255,6 +255,33 @@ static void keep_cache(void)
 	}
 }
 
+/*
+ * The script has ended within a request, for example by exit(). Nothing that earlier requests have
+ * registered writes to this one's response, nor does a destructor of theirs.
+ */
+int maitred_end_response_apart(void)
+{
+	volatile int status = 0;
+
+	if (EXPECTED(!worker.in_request || !maitred_has_functions_of_others())) {
+		return 0;
+	}
+	maitred_call_functions_of_request();
+	zend_try {
+		/* As php_request_shutdown(): what is buffered takes more memory to be sent. */
+		if (CG(unclean_shutdown) && PG(last_error_type) == E_ERROR
+			&& (size_t) PG(memory_limit) < zend_memory_usage(true)) {
+			php_output_discard_all();
+		}
+		status = close_request();
+		rest();
+	} zend_end_try();
+	if (UNEXPECTED(!status)) {
+		php_free_shutdown_functions();
+	}
+	return status;
+}
+
 /* After the boot's startup: a disconnecting client is no reason to end the worker. */
 void maitred_worker_starts(void)
 {
@@ -360,6 +387,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	if (!worker.booted) {
 		worker.booted = true;
 		worker.look = zend_hash_str_find_ptr(EG(function_table), ZEND_STRL(LOOK));
+		maitred_shutdown_functions_of_boot();
 		close_request();
 		rest();
 	}
@@ -384,6 +412,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 		RETURN_FALSE;
 	}
 	worker.in_request = true;
+	maitred_shutdown_functions_of_earlier();
 	open_request(request);
 	ZVAL_UNDEF(&result);
 	call.retval = &result;
