@@ -129,6 +129,16 @@ fn skips() -> bool {
     !is_root()
 }
 
+/// The site stores its pages.
+const CACHE: &str = "[sites.cache]\nvalid = \"10m\"";
+
+fn with_cached_shop(main: &TempDir, root: &TempDir, settings: &str) -> Setup {
+    let site = format!("[[sites]]\nhosts = [{HOST:?}]\nroot = {:?}", root.path());
+    let pool = format!("[pools.shop]\n{settings}");
+    let setup = Setup::new(main.path()).hosts(&["www.test"]);
+    setup.site(&format!("{site}\npool = \"shop\"\n{CACHE}\n{pool}"))
+}
+
 /// What the site responds during a reload, as long as it lasts and until the new tenant is served.
 fn responses_during_reload(server: &Server, expected: &(u16, String)) -> BTreeSet<(u16, String)> {
     let is_over = AtomicBool::new(false);
@@ -295,6 +305,40 @@ fn a_command_ends_at_an_upgrade_that_finds_another_user_for_its_pool() {
     wait::until_true("the former user's command to end", || Process::read(former).is_none());
     let next = jobs::running(&server, "queue", 1)[0];
     assert_eq!(user_of(next), Some(UserList::OTHER_ID));
+    server.stop();
+}
+
+#[test]
+fn a_script_of_the_former_user_of_a_pool_purges_no_page_of_the_new_one() {
+    if skips() {
+        return;
+    }
+    let purging = "<?php echo 'purges'; while (ob_get_level()) { ob_end_flush(); } flush();
+        while (!file_exists(__DIR__ . '/go')) {
+            clearstatcache();
+            maitred_cache_purge_urls(['https://moved.test/*']);
+            touch(__DIR__ . '/purged');
+        }
+        echo 'ends';";
+    let (main, [first, second]) = (tenant("main"), ["first", "second"].map(tenant));
+    write_file(first.path(), "purging.php", purging.as_bytes());
+    chown(first.path(), Some(user_ids(WEB_USER).0), None).expect("root gives it away");
+    let server = with_cached_shop(&main, &first, &of_user(WEB_USER, "")).start();
+    let mut script = Connection::open(server.address());
+    script.send(&request("/purging.php").to_bytes()).expect("the server takes a request");
+    script.read_until(b"purges").expect("the script runs");
+    server.configure(&with_cached_shop(&main, &second, &of_user(OTHER_USER, "")));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    let cached = || http::ask(server.address(), &request("/index.php"));
+    wait::until_true("the new tenant to be served", || cached().status == 200);
+    for _ in 0..20 {
+        let purged = first.path().join("purged");
+        let _ = fs::remove_file(&purged);
+        wait::until_true("a purge", || purged.exists());
+        assert!(cached().header("Cache-Status").is_some_and(|status| status.contains("hit")));
+    }
+    fs::write(first.path().join("go"), "").expect("a file can be written");
+    script.read_until(b"ends").expect("the script ends");
     server.stop();
 }
 

@@ -209,6 +209,11 @@ pub enum PurgeReach {
 }
 
 impl PurgeReach {
+    /// All but these nodes, whose names others have registered: short enough for a message.
+    pub fn missing(nodes: &[String]) -> PurgeReach {
+        PurgeReach::Missing(nodes.iter().map(|node| plain_node(node)).collect())
+    }
+
     /// What is not as it should be, in one clause.
     pub fn complaint(&self) -> Option<String> {
         match self {
@@ -304,5 +309,8 @@ mod tests {
         let many = PurgeReach::Missing(vec!["n".to_owned(); 20]).complaint().unwrap();
         assert!(many.ends_with("n and 12 more"));
         assert_eq!(PurgeReach::Everywhere.complaint(), None);
+        // As many nodes as there may be, in a message of 64 KiB.
+        let longest = PurgeReach::missing(&vec!["\u{1}".repeat(256); 256]);
+        assert!(serde_json::to_vec(&longest).unwrap().len() < 48 * 1024);
     }
 }

@@ -156,6 +156,12 @@ impl ServedRule {
         }
     }
 
+    /// Whether it refuses its paths, to all clients or to some, and is not about all paths.
+    pub fn refuses(&self) -> bool {
+        let is_for_all = matches!(&self.paths, RulePaths::Prefix { text, .. } if text == "/");
+        !is_for_all && (self.access == RuleAccess::Restricted || self.what.contains("return 4"))
+    }
+
     /// Whether it passes its paths to PHP.
     pub fn is_for_php(&self) -> bool {
         let what = self.what.to_ascii_lowercase();

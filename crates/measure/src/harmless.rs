@@ -1,7 +1,9 @@
 //! Requests that may change something although they are GET.
 
+use percent_encoding::percent_decode_str;
+
 /// Parts of such paths and queries, in lower case.
-const DOING: [&str; 32] = [
+const DOING: [&str; 34] = [
     "logout",
     "log-out",
     "logoff",
@@ -11,6 +13,8 @@ const DOING: [&str; 32] = [
     "remove",
     "destroy",
     "trash",
+    "purge",
+    "flush",
     "unsubscribe",
     "add-to-",
     "add_to_",
@@ -36,10 +40,20 @@ const DOING: [&str; 32] = [
     "vote",
 ];
 
-/// Whether a request for this path, with its query, may change something.
+/// How often a target is decoded: a proxy and the application behind it may each do it once.
+const DECODED: usize = 3;
+
+/// Whether a request for this path, with its query, may change something, however it is encoded.
 pub fn may_change(target: &str) -> bool {
-    let small = target.to_ascii_lowercase();
-    DOING.iter().any(|word| small.contains(word))
+    let mut text = target.to_owned();
+    for _ in 0..=DECODED {
+        let small = text.to_ascii_lowercase();
+        if DOING.iter().any(|word| small.contains(word)) {
+            return true;
+        }
+        text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -49,6 +63,9 @@ mod tests {
     #[test]
     fn requests_that_do_something_are_found() {
         for target in ["/wp-login.php?action=logout&_wpnonce=1", "/Cart/Delete/7", "/cron.php"] {
+            assert!(may_change(target), "{target}");
+        }
+        for target in ["/x/del%65te", "/%77p-cron.php", "/a%252Fpur%67e", "/%2564elete"] {
             assert!(may_change(target), "{target}");
         }
         for target in ["/", "/index.php?title=A", "/style.css?ver=6.1"] {

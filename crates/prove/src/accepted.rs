@@ -14,6 +14,8 @@ pub struct RequestFacts<'a> {
     pub runs_front_controller: bool,
     /// Whether the old server passes it to PHP.
     pub is_for_php: bool,
+    /// Whether a rule of the old server refuses it.
+    pub is_refused: bool,
 }
 
 /// Statuses of refusals.
@@ -34,14 +36,18 @@ pub fn accepted(
 ) -> Option<&'static str> {
     let (old, new) = (&responses.old[0], &responses.new);
     let has_path_info = facts.target.to_ascii_lowercase().contains(".php/");
-    if has_path_info && (old.shows() || old.status == 404) && new.shows() {
+    let is_missing = old.status == 404 && !facts.is_refused;
+    if has_path_info && (old.shows() || is_missing) && new.shows() {
         return Some("maitred runs the script before the slash; the rest is its PATH_INFO");
     }
     if has_path_info && old.shows() && new.status == 403 {
         return Some("maitred applies the rules of the script before the slash");
     }
     let path = facts.target.split('?').next().unwrap_or_default();
-    let is_script = path.to_ascii_lowercase().ends_with(".php");
+    // A script that the old server runs may be missing here.
+    let is_of_old =
+        facts.is_for_php && path.ends_with(".php") && !shows_source(old) && old.body != new.body;
+    let is_script = path.to_ascii_lowercase().ends_with(".php") && !is_of_old;
     if is_script && facts.runs_front_controller && old.shows() && new.shows() {
         return Some("a .php path without a file is one of the front controller");
     }
@@ -100,6 +106,11 @@ fn have_one_meaning(names: [&str; 2]) -> bool {
         && (first == second || is_text(first) && is_text(second))
 }
 
+/// Whether a response is the source of a script.
+fn shows_source(response: &ServerResponse) -> bool {
+    response.shows() && response.body.windows(5).any(|part| part == b"<?php")
+}
+
 /// Whether a response is the listing of a folder.
 fn is_listing(response: &ServerResponse) -> bool {
     response.body.windows(LISTING.len()).any(|part| part == LISTING)
@@ -124,9 +135,7 @@ fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str
     }
     let is_script = path.to_ascii_lowercase().contains(".php");
     let is_odd = path.contains("%00") || path.contains("%2e") || path.contains("%2E");
-    let shows_source =
-        old.shows() && new.status >= 400 && old.body.windows(5).any(|part| part == b"<?php");
-    if shows_source && is_script {
+    if new.status >= 400 && shows_source(old) && is_script {
         return Some("the old server shows the source of a script; maitred never does");
     }
     if is_odd && new.status == 400 {
@@ -156,8 +165,13 @@ mod tests {
         let old = response(old.0, old.1);
         let responses = Responses { old: [old.clone(), old], new: response(new, "") };
         let form = ProbeForm::Get;
-        let facts =
-            RequestFacts { target, form: &form, runs_front_controller: runs, is_for_php: false };
+        let facts = RequestFacts {
+            target,
+            form: &form,
+            runs_front_controller: runs,
+            is_for_php: target.starts_with("/tool"),
+            is_refused: target.starts_with("/refused/"),
+        };
         let difference =
             Difference { aspect: Aspect::Status, old: String::new(), new: String::new() };
         accepted(&difference, &responses, facts)
@@ -192,6 +206,11 @@ mod tests {
         assert!(reason((404, ""), 200, "/a.php", false).is_none());
         assert!(reason((404, ""), 200, "/a.txt", true).is_none());
         assert!(reason((403, ""), 200, "/a.php/x", false).is_none());
+        assert!(reason((404, ""), 200, "/a.php/x", false).is_some());
+        assert!(reason((404, ""), 200, "/refused/a.php/x", false).is_none());
+        assert!(reason((200, "a page"), 200, "/tool.php", true).is_none());
+        assert!(reason((200, "<?php echo 1;"), 200, "/tool.php", true).is_some());
+        assert!(reason((200, "a page"), 200, "/TOOL.PHP", true).is_some());
         assert!(reason((200, ""), 403, "/a.php/x", false).is_some());
         assert!(reason((200, ""), 404, "/.a", false).is_some());
         assert!(reason((200, ""), 404, "/a", false).is_none());

@@ -121,11 +121,14 @@ pub fn compare(responses: &Responses, form: &ProbeForm, site: &ComparedSite) -> 
     let mut found = Comparison::default();
     if first.status != second.status {
         found.varies = true;
+        if ![first.status, second.status].contains(&new.status) {
+            let either = format!("{} or {}", shown(first), shown(second));
+            found.differences.push(difference(new.status_aspect(), &either, &shown(new)));
+        }
         return found;
     }
     if first.status != new.status {
-        let aspect = if new.status == 0 { Aspect::Exchange } else { Aspect::Status };
-        found.differences.push(difference(aspect, &shown(first), &shown(new)));
+        found.differences.push(difference(new.status_aspect(), &shown(first), &shown(new)));
         return found;
     }
     // A request that cannot be read is no request of the site.
@@ -137,6 +140,13 @@ pub fn compare(responses: &Responses, form: &ProbeForm, site: &ComparedSite) -> 
         body(responses, site, &mut found);
     }
     found
+}
+
+impl ServerResponse {
+    /// What differs in another status than this one's.
+    fn status_aspect(&self) -> Aspect {
+        if self.status == 0 { Aspect::Exchange } else { Aspect::Status }
+    }
 }
 
 /// The status, and where it leads.
@@ -338,7 +348,8 @@ mod tests {
     fn a_status_that_differs_is_all_that_is_reported_and_one_that_varies_is_nothing() {
         let [ok, denied] = [200, 403].map(|status| response(status, &[], "x"));
         assert_eq!(compared([ok.clone(), ok.clone()], denied.clone()), ["status"]);
-        assert_eq!(compared([ok.clone(), denied], ok), [""; 0]);
+        assert_eq!(compared([ok.clone(), denied.clone()], ok.clone()), [""; 0]);
+        assert_eq!(compared([ok, denied], response(500, &[], "x")), ["status"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maitred_import::report::ImportReport;
 use maitred_import::rule_examples::examples;
-use maitred_import::served::ServedSite;
+use maitred_import::served::{ServedRule, ServedSite};
 use maitred_measure::plan::Endpoint;
 use maitred_warm::sitemap::Sitemap;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::accepted::{RequestFacts, accepted};
 use crate::causes::{DifferenceOrigin, Explanation, FoundDifference, Proof, opens, reported};
 use crate::client::{self, SentRequest};
-use crate::difference::{ComparedSite, Comparison, compare};
+use crate::difference::{Aspect, ComparedSite, Comparison, compare};
 use crate::frontier::{Frontier, Offered};
 use crate::page_links::{PageAddress, links, resolve};
 use crate::probe::{AddressSource, ProbeForm, Responses, ServerResponse};
@@ -261,8 +261,13 @@ impl Comparing<'_> {
     async fn judge(&mut self, probe: Probe<'_>, responses: &Responses) {
         let Probe { target, path, form, .. } = probe;
         let mut comparison = compare(responses, form, &target.compared);
-        let facts =
-            RequestFacts { target: path, form, runs_front_controller: false, is_for_php: false };
+        let facts = RequestFacts {
+            target: path,
+            form,
+            runs_front_controller: false,
+            is_for_php: false,
+            is_refused: is_refused(&target.site.rules_of(&decoded(path))),
+        };
         let is_unexplained = |comparison: &Comparison| {
             let mut differences = comparison.differences.iter();
             differences.any(|difference| accepted(difference, responses, facts).is_none())
@@ -303,6 +308,7 @@ impl Comparing<'_> {
                 form,
                 runs_front_controller: new_rule.runs_front_controller,
                 is_for_php: rules.iter().any(|rule| rule.is_for_php()),
+                is_refused: is_refused(&rules),
             };
             let origin = DifferenceOrigin {
                 rules: &rules,
@@ -349,8 +355,13 @@ impl Comparing<'_> {
     }
 }
 
+/// Whether a rule of the old server refuses the request.
+fn is_refused(rules: &[&ServedRule]) -> bool {
+    rules.iter().any(|rule| rule.refuses())
+}
+
 /// Retains the differences that a repeated request has as well, whichever two responses of the old
-/// server tell what varies by itself.
+/// server tell what varies by itself. A new server that fails now and then is one, too.
 fn retain_repeated(comparison: &mut Comparison, asked: [&Responses; 2], probe: Probe<'_>) {
     let [first, again] = asked;
     let apart = [first.old[0].clone(), again.old[0].clone()];
@@ -359,7 +370,10 @@ fn retain_repeated(comparison: &mut Comparison, asked: [&Responses; 2], probe: P
         let repeated = compare(&repeated, probe.form, &probe.target.compared);
         comparison.varies |= repeated.varies;
         comparison.differences.retain(|difference| {
-            repeated.differences.iter().any(|other| other.aspect == difference.aspect)
+            let has_failed = first.new.status == 0 || first.new.status >= 500;
+            let is_failure = [Aspect::Exchange, Aspect::Status].contains(&difference.aspect);
+            has_failed && is_failure
+                || repeated.differences.iter().any(|other| other.aspect == difference.aspect)
         });
     }
 }

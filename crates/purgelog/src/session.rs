@@ -293,7 +293,7 @@ impl Session {
                 Step::Report(number, outcome) => {
                     let reach = match outcome {
                         Outcome::Everywhere => PurgeReach::Everywhere,
-                        Outcome::Missing(nodes) => PurgeReach::Missing(nodes),
+                        Outcome::Missing(nodes) => PurgeReach::missing(&nodes),
                         Outcome::Uncertain => PurgeReach::Uncertain,
                         Outcome::Queued => PurgeReach::Queued,
                     };

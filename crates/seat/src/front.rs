@@ -11,8 +11,12 @@ use rustix::thread::futex;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
 pub use crate::slot_words::State as SlotState;
-use crate::slot_words::{ALL_SLEEPERS, CACHE_FULL, GOES_ON, is_same};
+use crate::slot_words::{CACHE_FULL, GOES_ON, is_same};
 use crate::spent::Spent;
+
+/// Most sleepers that are woken at once. A seat has one worker, but its scripts may have any number
+/// of threads wait for the same word.
+const MAX_WOKEN: u32 = 16;
 
 /// The front's state of a slot that is assigned to a worker: counters that the front must not read
 /// back from memory which the worker can write.
@@ -408,7 +412,7 @@ impl FrontEnd {
     pub fn wake_unconditionally(&self, seat: u32) {
         let sleep = self.layout.worker_sleep(seat);
         sleep.awake();
-        let _ = futex::wake(sleep.word(), futex::Flags::empty(), ALL_SLEEPERS);
+        let _ = futex::wake(sleep.word(), futex::Flags::empty(), MAX_WOKEN);
     }
 
     /// Wakes a seat's worker if it sleeps.

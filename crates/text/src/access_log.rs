@@ -24,6 +24,8 @@ pub struct Entry<'l> {
     pub method: &'l str,
     /// The request target, with its query.
     pub path: &'l str,
+    /// The status of the response, where it follows the request.
+    pub status: Option<u16>,
 }
 
 impl<'l> Entry<'l> {
@@ -34,9 +36,14 @@ impl<'l> Entry<'l> {
         // server's.
         let (before, _) = before.rsplit_once(']')?;
         let (_, time) = before.rsplit_once('[')?;
-        let mut words = rest[1..].split('"').next()?.split(' ');
+        let request = &rest[1..];
+        // Apache writes a backslash before a quote of the client's.
+        let (line, after) = request.split_at(request_line(request).unwrap_or(request.len()));
+        let mut words = line.split('"').next()?.split(' ');
         let (method, path) = (words.next()?, words.next()?);
-        path.starts_with('/').then_some(Entry { second: seconds(time)?, method, path })
+        let status = after.strip_prefix("\" ").and_then(|after| after.split(' ').next());
+        let status = status.and_then(|status| status.parse().ok());
+        path.starts_with('/').then_some(Entry { second: seconds(time)?, method, path, status })
     }
 }
 
@@ -58,10 +65,23 @@ fn seconds(time: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
+    const REQUEST: Entry<'_> =
+        Entry { second: 1_709_208_000, method: "GET", path: "/", status: None };
+
+    #[test]
+    fn the_status_is_that_of_the_server_whatever_a_client_requests() {
+        let time = "192.0.2.1 - - [29/Feb/2024:12:00:00 +0000]";
+        let status = |rest: &str| Entry::parse(&format!("{time} {rest}")).unwrap().status;
+        assert_eq!(status(r#""GET / HTTP/1.1" 403 5 "-" "curl""#), Some(403));
+        assert_eq!(status(r#""GET /\" 200 HTTP/1.1" 403 5 "-" "curl""#), Some(403));
+        assert_eq!(status(r#""GET /" "-" 200"#), None);
+        assert_eq!(status(r#""GET / HTTP/1.1"#), None);
+    }
+
     #[test]
     fn a_request_is_read_whatever_the_user_is_called() {
         let request = r#"[29/Feb/2024:12:00:00 +0000] "GET /a?x=1 HTTP/1.1" 200 5 "-" "curl""#;
-        let expected = Entry { second: 1_709_208_000, method: "GET", path: "/a?x=1" };
+        let expected = Entry { path: "/a?x=1", status: Some(200), ..REQUEST };
         for name in [
             "-",
             "[31/Dec/9999/23/59/59 -2300]",

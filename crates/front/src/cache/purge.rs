@@ -20,6 +20,7 @@ use crate::cache::key_host::key_host;
 use crate::cache::purge_acks::PurgeAcks;
 use crate::cache::purge_journal::PurgeRecord;
 use crate::http::hosts::Hosts;
+use crate::pool::pool_key::PoolKey;
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// Most purges that a reply lists.
@@ -49,7 +50,7 @@ struct KnownSite {
     key: String,
     hosts: Vec<String>,
     /// The pools that run its scripts.
-    pools: Vec<String>,
+    pools: Vec<PoolKey>,
     parts: KeyParts,
 }
 
@@ -68,7 +69,11 @@ impl PurgeableSites {
                     name: hosts.first().cloned().unwrap_or_default(),
                     key,
                     hosts,
-                    pools: site.pools().map(str::to_owned).collect(),
+                    pools: site
+                        .pools()
+                        .filter_map(|name| config.pool(name))
+                        .map(PoolKey::of)
+                        .collect(),
                     parts: cache.rules.key.clone(),
                 });
                 sites.len() - 1
@@ -89,6 +94,11 @@ impl PurgeableSites {
         let mark = |marks: &'a SiteMarks, site: &KnownSite| marks.get(&site.key);
         let missing = move |site: &&KnownSite| mark(others, site) != mark(&self.marks, site);
         self.sites.iter().filter(missing).map(|site| site.name.as_str())
+    }
+
+    /// Whether a site of this name in keys is one of these.
+    pub(super) fn is_known(&self, key: &str) -> bool {
+        self.marks.contains_key(key)
     }
 
     /// Whether a site is one of these, and stores by rules with this fingerprint.
@@ -130,10 +140,10 @@ impl PurgeableSites {
     /// As [`PurgeableSites::resolve`].
     pub fn resolve_for_pool(
         &self,
-        pool: &str,
+        pool: &PoolKey,
         asked: &PurgeRequest,
     ) -> Result<Option<Vec<DroppedPages>>, String> {
-        let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
+        let is_its = |site: &&KnownSite| site.pools.contains(pool);
         let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
         if meant.is_empty() { Ok(None) } else { self.resolve_among(&meant, asked).map(Some) }
     }
@@ -433,7 +443,7 @@ pub const PURGE: &str = "PURGE";
 
 #[cfg(test)]
 mod tests {
-    use maitred_config::{Destination, Host, Site};
+    use maitred_config::{Destination, Host, Pool, PoolUser, Site};
     use maitred_os::channel::Channel;
 
     use super::*;
@@ -487,7 +497,8 @@ mod tests {
             site(&[exact("a.example"), exact("www.a.example")], "www", true),
             site(&[Host::Below("b.example".to_owned())], "other", true),
         ];
-        PurgeableSites::of(&Config { sites, ..Config::default() })
+        let pools = ["www", "other"].map(Pool::named).into();
+        PurgeableSites::of(&Config { sites, pools, ..Config::default() })
     }
 
     fn asked(target: Target, site: Option<&str>) -> PurgeRequest {
@@ -551,11 +562,17 @@ mod tests {
 
     #[test]
     fn a_pools_scripts_reach_the_sites_of_their_pool_and_no_other() {
-        let of = |pool: &str, target: Target| known().resolve_for_pool(pool, &asked(target, None));
+        let by = |name: &str, user, target| {
+            let pool = PoolKey { name: name.into(), user };
+            known().resolve_for_pool(&pool, &asked(target, None))
+        };
+        let of = |name: &str, target| by(name, PoolUser::OfServer, target);
         let all = of("www", Target::Everything).unwrap().unwrap();
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].site, "a.example");
         assert_eq!(of("none", Target::Everything), Ok(None));
+        let former = PoolUser::Known { uid: 1, gid: 1 };
+        assert_eq!(by("www", former, Target::Everything), Ok(None));
         assert!(of("other", Target::Url("a.example/".to_owned())).is_err());
     }
 

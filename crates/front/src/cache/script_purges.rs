@@ -10,6 +10,7 @@ use maitred_pagecache::purge::Purge;
 
 use crate::cache::Cache;
 use crate::cache::pool_budgets::{MERGED_EVERY, PURGES_PER_SECOND, Passage, PoolBudgets, cost_of};
+use crate::pool::pool_key::PoolKey;
 use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 
 /// Most purges of one call that are carried out one by one: its names, times the sites of its pool.
@@ -52,8 +53,9 @@ impl Cache {
         match budgets.pass(&pool, cost(&asked), call, Instant::now()) {
             Passage::Now(call) => self.carry_out(&dropped, vec![call]),
             Passage::Merged { is_news: true } => tracing::warn!(
-                "pool {pool}: its scripts request more than {PURGES_PER_SECOND} purges of cached \
+                "pool {}: its scripts request more than {PURGES_PER_SECOND} purges of cached \
                  pages a second; they are carried out as one of all pages of its sites, every {} s",
+                pool.name,
                 MERGED_EVERY.as_secs()
             ),
             Passage::Merged { is_news: false } => {}
@@ -61,7 +63,7 @@ impl Cache {
     }
 
     /// Carries out what was requested beyond a pool's budget.
-    fn purge_all_of(&self, pool: &str, waiting: Vec<WorkerCall>) {
+    fn purge_all_of(&self, pool: &PoolKey, waiting: Vec<WorkerCall>) {
         let all =
             PurgeRequest { targets: vec![Target::Everything], how: PurgeMode::Hard, site: None };
         match self.known.load().resolve_for_pool(pool, &all) {

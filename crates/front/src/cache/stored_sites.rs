@@ -55,6 +55,11 @@ impl Cache {
         changed.map(str::to_owned).collect()
     }
 
+    /// Whether the configuration in use has this site, of the same tenant.
+    pub(crate) fn knows(&self, of: &SiteCache) -> bool {
+        self.known.load().is_known(&of.key)
+    }
+
     /// Whether the configuration in use stores pages of this site, by the same rules. Where it does
     /// not, a request that began with the former configuration stores none: [`Cache::drop_sites`]
     /// would not drop that.

@@ -15,6 +15,7 @@ pub mod memory_return;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod overrun;
+pub(crate) mod pool_key;
 pub(crate) mod pool_load;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;
@@ -51,6 +52,7 @@ use crate::pool::generations::PoolQueues;
 use crate::pool::health::LastRejection;
 use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::metrics::PoolMetrics;
+use crate::pool::pool_key::PoolKey;
 use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
 use crate::pool::rescue::note_unclaimed;
 use crate::pool::saturation_log::SaturationLog;
@@ -112,6 +114,11 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// What tells it from others.
+    pub fn key(&self) -> PoolKey {
+        PoolKey { name: self.name.clone(), user: self.user }
+    }
+
     /// A pool without a generation. `is_fpm`: its log lines use php-fpm's words.
     pub fn new(
         settings: Arc<Settings>,

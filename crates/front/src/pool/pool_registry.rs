@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use maitred_config::{Pool as Settings, PoolUser};
+use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 
 use crate::pool::generation::Generation;
 use crate::pool::listen_backlog::ListenBacklog;
+use crate::pool::pool_key::PoolKey;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::WorkerCalls;
 use crate::pool::{Pool, growth, saturation_log};
@@ -28,14 +29,6 @@ pub struct Pools {
     pub listen_backlog: Arc<ListenBacklog>,
     worker_calls: WorkerCalls,
     is_fpm: bool,
-}
-
-/// A pool whose user has changed is another one: requests that have begun before keep to its
-/// workers, and no others reach them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    name: Arc<str>,
-    user: PoolUser,
 }
 
 #[derive(Debug, Default)]
@@ -126,7 +119,7 @@ impl Pools {
 
 impl PoolIndex {
     fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
-        let key = PoolKey { name: settings.name.as_str().into(), user: settings.runs_as };
+        let key = PoolKey::of(settings);
         if let Some(pool) = self.by_key.get(&key) {
             return pool.clone();
         }

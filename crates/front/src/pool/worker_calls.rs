@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::pool::Pool;
 use crate::pool::exchange::SlotLease;
 use crate::pool::generation::Generation;
+use crate::pool::pool_key::PoolKey;
 
 /// Most calls of one pool without a reply. A worker has one at a time; one that violates the
 /// protocol only exhausts its own pool.
@@ -21,7 +23,7 @@ const TOO_MANY_CALLS: u32 = 0;
 #[derive(Debug)]
 pub struct WorkerCall {
     /// The worker's pool.
-    pub pool: String,
+    pub pool: PoolKey,
     /// The arguments, as received.
     pub bytes: Vec<u8>,
     slot: CallSlot,
@@ -54,13 +56,13 @@ impl WorkerCall {
 
 /// Queued items by pool, one of each pool in turn.
 #[derive(Debug)]
-struct RoundRobin<T>(VecDeque<(String, VecDeque<T>)>);
+struct RoundRobin<T>(VecDeque<(PoolKey, VecDeque<T>)>);
 
 impl<T> RoundRobin<T> {
-    fn put(&mut self, pool: &str, item: T) {
-        match self.0.iter_mut().find(|(name, _)| name == pool) {
+    fn put(&mut self, pool: &PoolKey, item: T) {
+        match self.0.iter_mut().find(|(key, _)| key == pool) {
             Some((_, items)) => items.push_back(item),
-            None => self.0.push_back((pool.to_owned(), [item].into())),
+            None => self.0.push_back((pool.clone(), [item].into())),
         }
     }
 
@@ -126,7 +128,7 @@ pub struct PoolCalls {
 
 impl PoolCalls {
     /// Queues the call of a leased slot. False if there is none.
-    pub fn take_call(&self, pool: &str, lease: &mut SlotLease) -> bool {
+    pub fn take_call(&self, pool: &Pool, lease: &mut SlotLease) -> bool {
         let Some((number, bytes)) = lease.generation.link().take_call(&mut lease.slot) else {
             return false;
         };
@@ -140,8 +142,9 @@ impl PoolCalls {
             slot.reply(TOO_MANY_CALLS);
             return true;
         };
-        let call = WorkerCall { pool: pool.to_owned(), bytes, slot, _permit: permit };
-        self.all.turns().put(pool, call);
+        let pool = pool.key();
+        let call = WorkerCall { pool: pool.clone(), bytes, slot, _permit: permit };
+        self.all.turns().put(&pool, call);
         self.all.0.more.notify_one();
         true
     }
@@ -149,18 +152,25 @@ impl PoolCalls {
 
 #[cfg(test)]
 mod tests {
+    use maitred_config::PoolUser;
+
     use super::*;
 
+    fn of_user(uid: u32) -> PoolKey {
+        PoolKey { name: "shop".into(), user: PoolUser::Known { uid, gid: 1 } }
+    }
+
     #[test]
-    fn who_wishes_for_much_waits_and_not_who_wishes_for_little() {
+    fn a_pool_with_many_calls_waits_and_one_with_few_does_not() {
+        let (much, little) = (of_user(1), of_user(2));
         let mut turns = RoundRobin(VecDeque::new());
         for number in 0..100 {
-            turns.put("much", number);
+            turns.put(&much, number);
         }
-        turns.put("little", 1000);
+        turns.put(&little, 1000);
         assert_eq!(turns.take(), Some(0));
         assert_eq!(turns.take(), Some(1000));
-        turns.put("little", 1001);
+        turns.put(&little, 1001);
         assert_eq!([turns.take(), turns.take()], [Some(1), Some(1001)]);
         let rest: Vec<i32> = std::iter::from_fn(|| turns.take()).collect();
         assert_eq!(rest, Vec::from_iter(2..100));

@@ -82,7 +82,8 @@ impl Fronts {
     pub fn introduce_again(&mut self, id: PoolId, pools: &Pools, scoreboards: &Scoreboards) {
         let running = &pools[id];
         let line = self.line();
-        let Some(peer) = self.peer().filter(|_| running.line == line) else {
+        let is_of_it = running.line == line && running.introduced;
+        let Some(peer) = self.peer().filter(|_| is_of_it) else {
             return;
         };
         running.open_in(peer, scoreboards, pools);

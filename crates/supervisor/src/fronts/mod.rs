@@ -282,12 +282,14 @@ impl Fronts {
     pub fn ended(&mut self, line: u32, now: Moment) -> EndedFront {
         if line == self.current.line {
             self.current.peer = None;
+            self.current.drained = false;
             self.current.liveness = None;
             self.current.life.ended(now);
             return EndedFront::Current;
         }
         if let Some(old) = self.replaced.as_mut().filter(|old| old.line == line) {
             old.peer = None;
+            old.drained = false;
             old.life.ended(now);
             return EndedFront::Replaced { epoch: old.epoch };
         }
@@ -357,6 +359,20 @@ impl Fronts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_front_is_not_drained_because_the_one_that_crashed_was() {
+        let mut fronts = Fronts::new(Front::new(1, 0), Vec::new());
+        fronts.drained(1);
+        assert!(fronts.current().drained);
+        fronts.ended(1, Moment::from_secs(1));
+        assert!(!fronts.current().drained);
+        fronts.replace_current();
+        fronts.drained(1);
+        fronts.ended(1, Moment::from_secs(2));
+        let old = fronts.take_back().map(|_| fronts.current());
+        assert!(old.is_some_and(|old| !old.drained));
+    }
 
     #[test]
     fn after_an_upgrade_that_has_failed_each_front_has_its_own_number() {

@@ -211,6 +211,15 @@ impl PurgeLogManager {
         self.listener = None;
     }
 
+    /// Ends the process, which has more purges under way than it may have. The next one reads those
+    /// that are not applied again.
+    pub fn kill(&mut self) {
+        if let Some(peer) = &self.peer {
+            warn!("the process of the purge log is ended: it does not wait for its purges");
+            peer.signal(Signal::SIGKILL);
+        }
+    }
+
     /// Has the process exit, with what it has applied written down; soon by force.
     fn end(&mut self, now: Moment) {
         let Some(peer) = &mut self.peer else { return };
@@ -267,9 +276,10 @@ impl PurgeLogManager {
         }
     }
 
-    /// Takes what other nodes are to show of this one.
-    pub fn announce(&mut self, figures: NodeFigures) {
-        self.figures = Some(figures);
+    /// Takes what other nodes are to show of this one. A front may report any text: it is cut as
+    /// that of another node.
+    pub fn announce(&mut self, figures: &NodeFigures) {
+        self.figures = NodeFigures::read(&figures.text());
     }
 
     /// The order to announce that, if it is new.

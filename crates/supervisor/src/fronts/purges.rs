@@ -20,6 +20,10 @@ use crate::limits::{Moment, PURGE_ANSWER};
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
 const MAX_PENDING: usize = 4096;
 
+/// Most pending purges of other nodes. The process that applies them has no more than 256 under way,
+/// and those of its predecessor may be pending as well.
+const MAX_OF_NODES: usize = 1024;
+
 /// Most bytes, about, of purges that wait for the process that passes them on. More become one of
 /// all pages of their sites.
 const MAX_FOR_LOG_BYTES: usize = 4 * 1024 * 1024;
@@ -382,14 +386,20 @@ impl PurgeCoordinator {
         }
     }
 
-    /// Another node has purged pages.
+    /// Another node has purged pages. False: the process that reports it has more under way than it
+    /// may have, and this one is left out.
+    #[must_use]
     pub fn purge_of_node(
         &mut self,
         mark: u64,
         order: PurgeOrder,
         fronts: &mut Fronts,
         now: Moment,
-    ) {
+    ) -> bool {
+        let of_nodes = |one: &&PendingPurge| matches!(one.requester, PurgeRequester::Node(..));
+        if self.pending.iter().filter(of_nodes).count() >= MAX_OF_NODES {
+            return false;
+        }
         let order = match order {
             PurgeOrder::Asked(asked) => PurgeOrder::OfNode(asked),
             other => other,
@@ -398,6 +408,7 @@ impl PurgeCoordinator {
         let requester = PurgeRequester::Node(self.log_process, mark);
         let lines = fronts.lines_to_purge();
         self.order(order, requester, lines, fronts, now);
+        true
     }
 
     /// The process that passes purges on has ended. The next one is sent again what it was sent.

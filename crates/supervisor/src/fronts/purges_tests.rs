@@ -191,6 +191,17 @@ fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
 }
 
 #[test]
+fn purges_of_other_nodes_are_not_pending_without_limit() {
+    let mut purges = PurgeCoordinator::default();
+    let mut fronts = Fronts::new(Front::new(1, 1), Vec::new());
+    let mut purge = |mark| purges.purge_of_node(mark, PurgeOrder::Company(true), &mut fronts, NOW);
+    let accepted = (0..100_000).filter(|mark| purge(*mark)).count();
+    assert_eq!((accepted, purges.pending.len()), (MAX_OF_NODES, MAX_OF_NODES));
+    purges.finish(&mut fronts, NOW + PURGE_ANSWER);
+    assert!(purges.purge_of_node(1, PurgeOrder::Company(true), &mut fronts, NOW));
+}
+
+#[test]
 fn a_front_that_is_alone_waits_for_nobody() {
     let purges = begun(PurgeRequester::Front(1, 7), &[]);
     assert!(purges.pending[0].is_over(NOW));
@@ -234,7 +245,7 @@ fn the_longest_report_of_pages_leads_to_orders_that_fit_into_messages() {
         purges.dropped(report, &mut fronts, NOW);
     }
     let order = PurgeOrder::Dropped(longest_report("b."));
-    purges.purge_of_node(1, order, &mut fronts, NOW);
+    assert!(purges.purge_of_node(1, order, &mut fronts, NOW));
     assert!(purges.pending.len() > 200);
     for one in &purges.pending {
         let (order, mark) = (one.order.clone(), u64::MAX);

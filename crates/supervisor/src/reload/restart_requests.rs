@@ -242,8 +242,9 @@ impl RestartRequests {
     }
 
     /// A worker of this generation has ended. It may have reported that its scripts are outdated.
+    /// Those of a former generation, which may be another user's, say nothing about its successor.
     pub fn worker_ended(&mut self, running: &RunningPool, how: HowEnded) {
-        let has_code = running.boots() || running.preloads();
+        let has_code = running.is_current() && (running.boots() || running.preloads());
         if how == HowEnded::Exited(exit::RENEW) && has_code {
             self.want(running.name());
         }

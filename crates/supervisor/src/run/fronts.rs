@@ -113,10 +113,13 @@ impl Supervisor {
             }
             FromFront::Settled { mark } if is_current => self.settled(mark),
             FromFront::StatsWritten if is_current => self.front_stats.written(),
-            FromFront::Listening | FromFront::Settled { .. } | FromFront::StatsWritten => {}
-            FromFront::Reconfigured { refused } => {
+            FromFront::Reconfigured { refused } if is_current => {
                 self.front_reconfigured(refused.map(|why| one_line(&why)));
             }
+            FromFront::Listening
+            | FromFront::Settled { .. }
+            | FromFront::StatsWritten
+            | FromFront::Reconfigured { .. } => {}
             FromFront::AcmeProofsSet { mark } => self.acme.proofs_set(mark),
             FromFront::Purged { mark, outcome } => {
                 self.purges.purged(line, mark, outcome);
@@ -131,7 +134,7 @@ impl Supervisor {
                 let config = &self.plan.config;
                 cookies::seen(&mut self.cookies, config, &mut self.fronts, seen);
             }
-            FromFront::NodeFigures { figures } => self.purge_log.announce(figures),
+            FromFront::NodeFigures { figures } => self.purge_log.announce(&figures),
             FromFront::MetricsRequested => {
                 self.pools.query_opcaches(&self.scoreboards, now);
                 self.measure_memory();
@@ -145,14 +148,16 @@ impl Supervisor {
                 self.fronts.drained(line);
                 self.check_drained();
             }
-            report => self.front_reported_of_pool(report),
+            report => self.front_reported_of_pool(line, report),
         }
     }
 
-    /// Acts on a report about a generation, unless that is gone.
-    fn front_reported_of_pool(&mut self, report: FromFront) {
+    /// Acts on a report about a generation, unless that is gone or of another line: a front that
+    /// was replaced decides nothing for its successor.
+    fn front_reported_of_pool(&mut self, line: u32, report: FromFront) {
         let generation = report.generation();
-        let Some(id) = generation.and_then(|generation| self.pools.find(generation)) else {
+        let id = generation.and_then(|generation| self.pools.find(generation));
+        let Some(id) = id.filter(|id| self.pools[*id].line == line) else {
             return;
         };
         match report {

@@ -264,7 +264,8 @@ impl Supervisor {
                 let running = &self.pools[id];
                 // One on trial as well: it is restarted when it serves.
                 let pool = running.name();
-                if running.preloads() && self.restarts.want_saved(pool, now) != SaveNotice::Known {
+                let is_to_serve = running.preloads() && !running.state.is_leaving();
+                if is_to_serve && self.restarts.want_saved(pool, now) != SaveNotice::Known {
                     let file = one_line(&file);
                     info!("pool {pool}: {file} of a preloaded class was saved");
                 }

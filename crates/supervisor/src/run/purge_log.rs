@@ -58,7 +58,9 @@ impl Supervisor {
             match self.purge_log.hear() {
                 None => return,
                 Some(FromPurgeLog::Apply { mark, order }) => {
-                    self.purges.purge_of_node(mark, order, &mut self.fronts, now);
+                    if !self.purges.purge_of_node(mark, order, &mut self.fronts, now) {
+                        return self.purge_log.kill();
+                    }
                 }
                 Some(FromPurgeLog::Lease { until }) => {
                     self.fronts.tell_all(&ToFront::SetPurgeLease { until }, &[]);

@@ -322,8 +322,12 @@ impl<'a> Fill<'a> {
         largest.min(self.of.settings.max_object_size)
     }
 
-    /// Drops the pages that the response invalidates, before any client sees the response.
+    /// Drops the pages that the response invalidates, before any client sees the response. Those of
+    /// another tenant, whose site has the host since a reload, are not the request's to invalidate.
     fn purge(&mut self, said: &CgiHeaders) {
+        if !self.cache.knows(self.of) {
+            return;
+        }
         let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());

@@ -326,7 +326,7 @@ impl Exchange {
         let ExchangeState { lease: Some(lease), response, boot, .. } = state else {
             return false;
         };
-        self.pool.worker_calls.take_call(&self.pool.name, lease);
+        self.pool.worker_calls.take_call(&self.pool, lease);
         let SlotLease { generation, slot } = lease;
         let link = generation.link();
         // The state first: a finished worker has then written all of it.

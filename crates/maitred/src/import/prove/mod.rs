@@ -138,14 +138,17 @@ fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> 
     }
 }
 
-/// A signal ends the comparison after the current request; the trial server ends, too.
+/// A signal ends the comparison after the current request, and a second one at once; the trial
+/// server ends, too.
 fn stop_on_signals(stopped: &Arc<AtomicBool>) -> std::io::Result<()> {
     let signals =
         Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
     let stopped = Arc::clone(stopped);
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
-            stopped.store(true, Ordering::SeqCst);
+            if stopped.swap(true, Ordering::SeqCst) {
+                std::process::exit(i32::from(EXIT_STOPPED));
+            }
         }
     })?;
     Ok(())

@@ -64,7 +64,13 @@ fn end_of(log: &Path) -> String {
 fn count(text: &str, since: i64, counts: &mut HashMap<String, usize>) {
     for entry in text.lines().filter_map(Entry::parse) {
         let is_plain = entry.path.bytes().all(|byte| byte.is_ascii_graphic());
-        if entry.second >= since && ["GET", "HEAD"].contains(&entry.method) && is_plain {
+        // What was refused to a client may be allowed to this machine, and do something.
+        let was_served = entry.status.is_none_or(|status| (200..400).contains(&status));
+        if was_served
+            && entry.second >= since
+            && ["GET", "HEAD"].contains(&entry.method)
+            && is_plain
+        {
             *counts.entry(entry.path.to_owned()).or_default() += 1;
         }
     }

@@ -9,8 +9,22 @@ use toml::{Table, Value};
 /// Most workers of a pool: requests come one after the other, and may call the site themselves.
 const MAX_CHILDREN: i64 = 4;
 
-/// Settings of the server that belong to the real one.
-const OF_SERVER: [&str; 5] = ["access_log", "admin", "error_log", "admin_socket", "user_settings"];
+/// Settings of the server that belong to the real one: its files, its addresses, and the services
+/// that it joins.
+const OF_SERVER: [&str; 9] = [
+    "access_log",
+    "admin",
+    "admin_socket",
+    "agent_check",
+    "cache_dir",
+    "error_log",
+    "purge_log",
+    "traces",
+    "user_settings",
+];
+
+/// Jobs, which would work on live data beside those of the real server.
+const JOBS: [&str; 2] = ["commands", "schedules"];
 
 /// Settings of a pool that the trial does not have.
 const OF_POOL: [&str; 9] = [
@@ -43,13 +57,18 @@ impl std::fmt::Display for TrialAddresses {
 /// The configuration of the trial. `folder` gets its logs and spooled bodies.
 ///
 /// # Errors
-/// The configuration is no TOML.
+/// The configuration is no TOML, or includes other files, of which no trial is made.
 pub fn trial_config(
     toml: &str,
     addresses: TrialAddresses,
     folder: &Path,
 ) -> Result<String, String> {
     let mut all: Table = toml.parse().map_err(|why| format!("the configuration: {why}"))?;
+    if all.contains_key("include") {
+        return Err("a configuration with `include` cannot be tried: its other files have the \
+                    addresses, logs and jobs of the real server; write all of it into one file"
+            .to_owned());
+    }
     let text = |path: &Path| Value::String(path.to_string_lossy().into_owned());
     OF_SERVER.iter().for_each(|name| drop(all.remove(*name)));
     all.insert("listen".to_owned(), list(addresses.plain));
@@ -58,9 +77,12 @@ pub fn trial_config(
         tls.insert("listen".to_owned(), list(addresses.tls));
         tls.remove("acme");
     }
+    if let Some(Value::Table(defaults)) = all.get_mut("pool_defaults") {
+        OF_POOL.iter().for_each(|name| drop(defaults.remove(*name)));
+    }
     for (name, pool) in all.get_mut("pools").and_then(Value::as_table_mut).into_iter().flatten() {
         let Value::Table(pool) = pool else { continue };
-        OF_POOL.iter().for_each(|name| drop(pool.remove(*name)));
+        OF_POOL.iter().chain(&JOBS).for_each(|name| drop(pool.remove(*name)));
         let children = pool.get("max_children").and_then(Value::as_integer);
         let children = children.unwrap_or(MAX_CHILDREN).min(MAX_CHILDREN);
         pool.insert("max_children".to_owned(), Value::Integer(children));
@@ -75,10 +97,7 @@ pub fn trial_config(
     for site in all.get_mut("sites").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Table(site) = site {
             site.remove("access_log");
-            if let Some(Value::Table(cache)) = site.get_mut("cache") {
-                cache.remove("disk");
-                cache.remove("path");
-            }
+            site.remove("app_cron");
         }
     }
     Ok(all.to_string())
@@ -116,6 +135,25 @@ mod tests {
         assert_eq!(made["pools"]["www"]["max_children"].as_integer(), Some(4));
         assert_eq!(made["listen"][0].as_str(), Some("127.0.0.1:1080"));
         assert_eq!(made["tls"]["listen"][0].as_str(), Some("127.0.0.1:1443"));
+    }
+
+    #[test]
+    fn the_trial_runs_no_jobs_and_joins_no_service_of_the_real_server() {
+        let toml = "cache_dir = \"/var/cache/m\"\nagent_check = \"0.0.0.0:99\"\n\
+                    [purge_log]\nredis = \"redis://shared\"\n[traces]\nendpoint = \"http://t\"\n\
+                    [pool_defaults]\nslowlog = \"/var/log/slow\"\n\
+                    [[pools.a.commands]]\nname = \"queue\"\ncommand = [\"work\"]\n\
+                    [[pools.a.schedules]]\nname = \"run\"\ncommand = [\"run\"]\n\
+                    [[sites]]\nroot = \"/srv\"\napp_cron = true\n";
+        let address = SocketAddr::from(([127, 0, 0, 1], 1080));
+        let addresses = TrialAddresses { plain: address, tls: address };
+        let made = trial_config(toml, addresses, Path::new("/tmp/trial")).unwrap();
+        for real in ["/var/", ":99", "redis", "http://t", "commands", "schedules", "cron"] {
+            assert!(!made.contains(real), "{real}: {made}");
+        }
+        let toml = "include = \"sites.d/*.toml\"\n[pools.a]\n";
+        let why = trial_config(toml, addresses, Path::new("/tmp/trial")).unwrap_err();
+        assert!(why.contains("`include`"), "{why}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -130,6 +131,9 @@ fn spawn(folder: &TempDir) -> std::io::Result<Child> {
     }
     command.args(["serve", "--config"]).arg(file("maitred.toml"));
     command.arg("--admin-socket").arg(file(ADMIN_SOCKET));
+    command.arg("--stop-with-parent").arg(std::process::id().to_string());
+    // A signal of the terminal is for this program, which ends the trial after it.
+    command.process_group(0);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
