@@ -14,6 +14,8 @@ mod laxer_blocks;
 mod matchers;
 mod path_areas;
 mod php_directives;
+#[cfg(test)]
+mod php_parameter_tests;
 mod placeholders;
 mod request_tests;
 mod response_directives;
