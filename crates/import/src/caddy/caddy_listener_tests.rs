@@ -74,3 +74,44 @@ fn proxies_are_trusted_if_all_listeners_have_them() {
         assert_eq!(imported.report.keeps_access(), is_trusted, "{}", imported.report);
     }
 }
+
+/// A site for both schemes, after global options.
+fn of_both(options: &str, lines: &str) -> crate::Imported {
+    of(&format!(
+        "{{\n{options}\n}}\nhttp://a.example, https://a.example {{\ntls /c.pem /k.pem\n\
+         @plain protocol http\n@part {{\nprotocol http\npath /login\n}}\n{lines}\n\
+         basic_auth {{\nanna $2a$14$abc\n}}\n{FILES}\n}}"
+    ))
+}
+
+const NO_REDIRECTS: &str = "auto_https disable_redirects";
+
+#[test]
+fn the_redirect_of_a_site_for_both_schemes_stays() {
+    for options in [NO_REDIRECTS, ""] {
+        for matcher in ["@plain", "@part"] {
+            let imported = of_both(options, &format!("redir {matcher} https://{{host}}{{uri}}"));
+            let redirects = imported.toml.contains("redirect = 308");
+            assert_eq!(redirects, matcher == "@plain", "{options}\n{}", imported.toml);
+            assert_eq!(imported.report.keeps_access(), redirects, "{}", imported.report);
+        }
+    }
+    // A second site is served over plain HTTP.
+    let other = format!("}}\nhttp://b.example {{\n{FILES}");
+    let lines = format!("redir @plain https://{{host}}{{uri}}\n{FILES}\n{other}");
+    let imported = of_both(NO_REDIRECTS, &lines);
+    assert!(!imported.toml.contains("redirect = "), "{}", imported.toml);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn a_site_for_both_schemes_has_no_redirect_of_its_own() {
+    for options in [NO_REDIRECTS, ""] {
+        let imported = of_both(options, "");
+        assert!(!imported.toml.contains("redirect = "), "{options}\n{}", imported.toml);
+        assert!(imported.toml.contains("\"[::]:80\""), "{options}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{options}\n{}", imported.report);
+    }
+    let tls = of(&format!("a.example {{\ntls /c.pem /k.pem\n{FILES}\n}}"));
+    assert!(tls.toml.contains("redirect = 308"), "{}", tls.toml);
+}
