@@ -36,7 +36,7 @@ fn behind(servers: &str, client: &str) -> crate::Imported {
     of(&format!("{{\n{servers}\n}}\n:80 {{\n{client}\nrespond @out 403\n{FILES}\n}}"))
 }
 
-const TRUSTED: &str = "trusted_proxies static private_ranges";
+const TRUSTED: &str = "trusted_proxies static private_ranges\ntrusted_proxies_strict";
 
 #[test]
 fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
@@ -55,6 +55,24 @@ fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
     let imported = behind(&servers, "@out not client_ip 10.1.2.0/24");
     assert!(imported.toml.contains("except = [\"10.1.2.0/24\"]"), "{}", imported.toml);
     assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn a_client_whom_caddy_knows_by_the_first_address_of_a_header_is_named() {
+    let lax = "servers {\ntrusted_proxies static private_ranges\n}";
+    let strict = format!("servers {{\n{TRUSTED}\n}}");
+    for (servers, client, is_alike) in [
+        (lax, "@out client_ip 198.51.100.0/24", false),
+        (lax, "@out not client_ip 198.51.100.0/24", true),
+        (&strict, "@out client_ip 198.51.100.0/24", true),
+    ] {
+        let imported = behind(servers, client);
+        assert_eq!(imported.report.keeps_access(), is_alike, "{client}\n{}", imported.report);
+        assert!(imported.toml.contains("198.51.100.0/24"), "{}", imported.toml);
+        let report = imported.report.to_string();
+        let is_changed = report.contains("Caddy takes the first address of the header");
+        assert_eq!(is_changed, servers == lax, "{report}");
+    }
 }
 
 #[test]
