@@ -187,15 +187,15 @@ fn names_of_settings_and_sections_have_no_case() {
         assert!(imported.toml.contains(line), "{line}\n{}", imported.toml);
     }
     assert_eq!(imported.toml.matches("[pools.").count(), 1, "{}", imported.toml);
-    let listen = Named(&[("/fpm.conf", "[a]\nListen = /run/php.sock\npm = ondemand\n")]);
+    let listen = FilesByName(&[("/fpm.conf", "[a]\nListen = /run/php.sock\npm = ondemand\n")]);
     let imported = crate::nginx::import(&listen, "/nginx.conf", &["/fpm.conf".to_owned()]);
     assert!(imported.expect("a configuration").toml.contains("pool = \"a\""));
 }
 
 /// Files by their names, beside nginx's.
-struct Named(&'static [(&'static str, &'static str)]);
+struct FilesByName(&'static [(&'static str, &'static str)]);
 
-impl FileReader for Named {
+impl FileReader for FilesByName {
     fn read(&self, path: &str) -> Result<String, String> {
         let found = self.0.iter().find(|(name, _)| *name == path);
         Ok(found.map_or(NGINX, |(_, text)| text).to_owned())
@@ -220,7 +220,7 @@ impl FileReader for Named {
 fn a_relative_include_is_below_the_prefix_of_php_fpm() {
     const POOL: &str = "[www]\nlisten = /run/php.sock\npm = ondemand\nuser = alice\n";
     let root = "/usr/local/etc/php-fpm.conf";
-    let files = Named(&[
+    let files = FilesByName(&[
         ("/usr/local/etc/php-fpm.conf", "include=etc/php-fpm.d/*.conf\n"),
         ("/usr/local/etc/php-fpm.d/www.conf", POOL),
         // What the current folder may have.
@@ -229,7 +229,7 @@ fn a_relative_include_is_below_the_prefix_of_php_fpm() {
     let imported = crate::nginx::import(&files, "/nginx.conf", &[root.to_owned()]);
     let imported = imported.expect("a configuration");
     assert!(imported.toml.contains("user = \"alice\""), "{}", imported.toml);
-    let debian = Named(&[
+    let debian = FilesByName(&[
         ("/etc/php-fpm.conf", "include=php-fpm.d/*.conf\n"),
         ("/usr/php-fpm.d/www.conf", POOL),
     ]);
@@ -240,15 +240,15 @@ fn a_relative_include_is_below_the_prefix_of_php_fpm() {
 
 #[test]
 fn an_include_without_files_or_whose_files_are_not_known_is_named() {
-    let of = |files: &Named| {
+    let of = |files: &FilesByName| {
         let imported = crate::nginx::import(files, "/nginx.conf", &["/fpm.conf".to_owned()]);
         imported.expect("a configuration").report
     };
-    let none = of(&Named(&[("/fpm.conf", "include=/none/*.conf\n")]));
+    let none = of(&FilesByName(&[("/fpm.conf", "include=/none/*.conf\n")]));
     assert!(none.to_string().contains("no file matches /none/*.conf"), "{none}");
     assert!(none.keeps_access(), "{none}");
-    let closed = of(&Named(&[("/fpm.conf", "include=/closed/*.conf\n")]));
+    let closed = of(&FilesByName(&[("/fpm.conf", "include=/closed/*.conf\n")]));
     assert!(!closed.keeps_access(), "{closed}");
-    let endless = of(&Named(&[("/fpm.conf", "include=/fpm.conf\n")]));
+    let endless = of(&FilesByName(&[("/fpm.conf", "include=/fpm.conf\n")]));
     assert!(endless.to_string().contains("more than 10 deep"), "{endless}");
 }

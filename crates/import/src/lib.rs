@@ -19,7 +19,7 @@ mod listen_addresses;
 pub mod nginx;
 #[cfg(test)]
 mod only_file;
-mod php_settings;
+mod parameter_settings;
 mod pool_names;
 mod prefix_complement;
 mod regex_shapes;

@@ -7,7 +7,7 @@ use super::site_walk::{Asked, BlockContext, SiteWalk};
 use super::text_at;
 use crate::file_draft::{Placed, PoolDraft};
 use crate::fpm::{CONFINING, PassTarget};
-use crate::php_settings::{PHP_PARAMETERS, settings_in};
+use crate::parameter_settings::{PHP_PARAMETERS, settings_in};
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
 use crate::toml_text;

@@ -9,7 +9,7 @@ use super::server::{ANY_SCRIPT, ServerImport, refuses};
 use super::standard_parameters::is_standard;
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
-use crate::php_settings::settings_in;
+use crate::parameter_settings::settings_in;
 use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
