@@ -230,21 +230,19 @@ impl SiteWalk<'_, '_, '_> {
     fn php_settings(&mut self, line: &Directive, table: &str, pool: &str) {
         let text = self.shared.filled(line.argument(1));
         let is_own = self.shared.own_pools.iter().any(|one| one.name == pool);
-        for (name, value) in settings_in(&text) {
-            let set = match (is_own, has_placeholder(value)) {
-                (true, _) => Err(format!("set `{table}` of the pool")),
-                (_, true) => Err(format!("the value of {name} is not fixed; set it in the pool")),
-                _ => self.shared.pools.entry(pool, table, name, text_at(value, &line.place)),
-            };
-            match set {
-                Ok(()) => {
-                    self.shared.pools.param(pool, &line.place, &line.shown());
-                    self.kept(line);
-                }
-                Err(why) => {
-                    self.shared.report.access_left_out(&line.place, &line.shown(), &why);
-                }
+        let is_fixed = !is_own && !has_placeholder(&text);
+        let why = || format!("its value is not fixed, or that of one site: set `{table}`");
+        let mut set = is_fixed.then_some(()).ok_or_else(why);
+        for (name, value) in settings_in(&text).filter(|_| is_fixed) {
+            let value = text_at(value, &line.place);
+            set = set.and(self.shared.pools.entry(pool, table, name, value));
+        }
+        match set {
+            Ok(()) => {
+                self.shared.pools.param(pool, &line.place, &line.shown());
+                self.kept(line);
             }
+            Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
         }
     }
 

@@ -26,9 +26,11 @@ fn a_setting_of_php_in_a_parameter_is_one_of_the_pool() {
 
 #[test]
 fn a_setting_that_the_pool_cannot_have_is_named() {
-    for (server, line) in
-        [(FPM, "env PHP_ADMIN_VALUE \"open_basedir={env.UNSET}\""), ("10.0.0.1:9000", CONFINED)]
-    {
+    for (server, line) in [
+        (FPM, "env PHP_ADMIN_VALUE {env.UNSET}"),
+        (FPM, "env PHP_ADMIN_VALUE \"open_basedir={env.UNSET}\""),
+        ("10.0.0.1:9000", CONFINED),
+    ] {
         let imported = of_line(server, line);
         assert!(!imported.report.keeps_access(), "{line}\n{}", imported.toml);
         assert!(!imported.toml.contains("PHP_ADMIN_VALUE"), "{}", imported.toml);
