@@ -1,15 +1,12 @@
 //! Pools of php-fpm, and which of them a web server's address means.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-use maitred_config::fpm::{Statement, read_line};
 
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
 use crate::fpm_entries::{ADDING_UP, FpmEntry, FpmSection, convert};
-use crate::pool_names::pool_name;
+use crate::fpm_reader::FpmReader;
 use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
 use crate::values;
@@ -25,12 +22,6 @@ pub const CONFINING: [&str; 5] = [
 
 /// Settings of a pool that are the rights of its scripts.
 const RIGHTS: [&str; 4] = ["user", "group", "chroot", "apparmor_hat"];
-
-/// Deepest include.
-const MAX_DEPTH: usize = 10;
-
-/// Most pools.
-const MAX_POOLS: usize = 1000;
 
 /// The web server before php-fpm, which waits for its scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,8 +75,6 @@ pub struct PoolPlan {
     web_server: WebServer,
     global: Vec<FpmEntry>,
     pools: Vec<FpmSection>,
-    /// The number of the php-fpm that is read.
-    server: usize,
     used: Vec<String>,
     entries: BTreeMap<(String, String, String), Placed>,
     waits: BTreeMap<String, (Duration, SourceLine, bool)>,
@@ -110,106 +99,12 @@ impl PoolPlan {
 
     /// Reads php-fpm's configuration: all of these files, and what they include.
     pub fn read(files: &dyn FileReader, roots: &[String], report: &mut ImportReport) -> PoolPlan {
-        let mut plan = PoolPlan::default();
+        let mut reader = FpmReader::new(files, report);
         for (server, root) in roots.iter().enumerate() {
-            plan.server = server;
-            let mut in_pool = None;
-            plan.file(files, root, &mut in_pool, report, 0);
+            reader.read_root(server, root);
         }
-        plan
-    }
-
-    fn file(
-        &mut self,
-        files: &dyn FileReader,
-        file: &str,
-        in_pool: &mut Option<usize>,
-        report: &mut ImportReport,
-        depth: usize,
-    ) {
-        let start = SourceLine { file: file.into(), line: 1, word: 0 };
-        let text = match files.read(file) {
-            Ok(text) => text,
-            Err(why) => {
-                let why = format!("it cannot be read: {why}");
-                return report.left_out(&start, "php-fpm's configuration", &why);
-            }
-        };
-        for (index, line) in text.lines().enumerate() {
-            let place = SourceLine { file: start.file.clone(), line: index + 1, word: 0 };
-            let unset = RefCell::new(Vec::new());
-            let (statements, unexpected) = read_line(line, &|name| {
-                let value = files.variable(name);
-                if value.is_none() {
-                    unset.borrow_mut().push(name.to_owned());
-                }
-                value
-            });
-            for name in unset.into_inner() {
-                let why = format!(
-                    "it is empty, as {name} is not set in the environment of the import: set it \
-                     there as it is in that of php-fpm"
-                );
-                report.access_left_out(&place, line.trim(), &why);
-            }
-            if let Some(found) = unexpected {
-                report.left_out(&place, line.trim(), &format!("unexpected {found}"));
-            }
-            for statement in statements {
-                match statement {
-                    Statement::Section(name) => *in_pool = self.enter(&name, &place),
-                    Statement::Entry { name, value } if name == "include" => {
-                        let pattern = value.unwrap_or_default();
-                        let mut all = files.glob(&pattern);
-                        // glob(3) sorts whole paths.
-                        all.sort_unstable();
-                        for further in all {
-                            if depth < MAX_DEPTH {
-                                self.file(files, &further, in_pool, report, depth + 1);
-                            }
-                        }
-                    }
-                    Statement::Entry { name, value } => {
-                        let value = value.unwrap_or_default();
-                        self.add(
-                            *in_pool,
-                            FpmEntry { name, key: None, value, place: place.clone() },
-                        );
-                    }
-                    Statement::Item { name, key, value } => {
-                        let key = Some(key);
-                        self.add(*in_pool, FpmEntry { name, key, value, place: place.clone() });
-                    }
-                }
-            }
-        }
-    }
-
-    /// The index of a section; none of `[global]`.
-    fn enter(&mut self, name: &str, place: &SourceLine) -> Option<usize> {
-        if name.eq_ignore_ascii_case("global") {
-            return None;
-        }
-        let is_same = |pool: &FpmSection| pool.name == name && pool.server == self.server;
-        let known = self.pools.iter().position(is_same);
-        if known.is_some() || self.pools.len() >= MAX_POOLS {
-            return known;
-        }
-        let taken: Vec<&str> = self.pools.iter().map(|pool| pool.name_here.as_str()).collect();
-        let name_here = pool_name(name, &taken);
-        let (name, place, server) = (name.to_owned(), place.clone(), self.server);
-        self.pools.push(FpmSection { name, name_here, place, server, entries: Vec::new() });
-        Some(self.pools.len() - 1)
-    }
-
-    fn add(&mut self, in_pool: Option<usize>, mut entry: FpmEntry) {
-        match in_pool.and_then(|index| self.pools.get_mut(index)) {
-            Some(pool) => {
-                entry.value = entry.value.replace("$pool", &pool.name);
-                pool.entries.push(entry);
-            }
-            None => self.global.push(entry),
-        }
+        let FpmReader { global, pools, .. } = reader;
+        PoolPlan { global, pools, ..PoolPlan::default() }
     }
 
     /// The pool that listens on the address of a `fastcgi_pass`. A site uses it.

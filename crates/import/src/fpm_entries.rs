@@ -45,6 +45,19 @@ impl FpmEntry {
             && self.key.as_ref().is_some_and(is_list)
     }
 
+    /// The variable of php-fpm's environment that has the value of an `env` (`fpm_env_conf_wp`).
+    pub fn variable(&self) -> Option<&str> {
+        self.value.strip_prefix('$').filter(|_| self.name == "env" && self.key.is_some())
+    }
+
+    /// Whether that variable has the same name, and `pass_env` takes it.
+    pub fn is_passed(&self) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name =
+            |name: &str| !["", "all", "none"].contains(&name) && name.chars().all(is_part);
+        self.variable().is_some_and(|name| self.key.as_deref() == Some(name) && is_name(name))
+    }
+
     /// The entry as written, without the value of a table's.
     pub fn shown(&self) -> String {
         match &self.key {
@@ -55,6 +68,18 @@ impl FpmEntry {
 }
 
 impl FpmSection {
+    /// Whether its scripts get all of php-fpm's environment.
+    fn passes_all(&self) -> bool {
+        let off = ["", "0", "no", "off", "false"];
+        self.get("clear_env").is_some_and(|entry| off.contains(&entry.value.as_str()))
+    }
+
+    /// Whether no later entry of a table has the same name and key.
+    fn is_last(&self, entry: &FpmEntry) -> bool {
+        let is_same = |one: &&FpmEntry| one.name == entry.name && one.key == entry.key;
+        self.entries.iter().rfind(is_same).is_some_and(|last| std::ptr::eq(last, entry))
+    }
+
     /// The last entry of a name.
     pub fn get(&self, name: &str) -> Option<&FpmEntry> {
         self.entries.iter().rev().find(|entry| entry.name == name && entry.key.is_none())
@@ -99,8 +124,16 @@ pub(crate) fn convert(
     let mut set = |name: &str, toml: String| {
         draft.settings.replace(name, Placed::new(toml, place));
     };
-    let dynamic = pool.get("pm").is_some_and(|pm| pm.value == "dynamic");
+    let dynamic = pool.get("pm").is_some_and(|pm| pm.value.eq_ignore_ascii_case("dynamic"));
     match (name.as_str(), key) {
+        // The last value of a variable counts, unlike that of a setting of PHP.
+        ("env", Some(_)) if !pool.is_last(entry) => {}
+        ("env", Some(key)) if entry.is_passed() && !pool.passes_all() => {
+            draft.settings.push("pass_env", Placed::new(toml_text::string(key), place));
+            let why = format!("set {key} in the environment of maitred, as in that of php-fpm");
+            return report.changed(place, &shown, &why);
+        }
+        ("env", Some(_)) if entry.is_passed() => {}
         ("php_value" | "php_admin_value" | "env", Some(key)) => {
             let value = Placed::new(toml_text::string(value), place);
             draft.settings.entry(name, key, value);
@@ -109,7 +142,7 @@ pub(crate) fn convert(
             let is_on = ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str());
             draft.settings.entry(name, key, Placed::new(is_on.to_string(), place));
         }
-        ("pm", _) => set("pm", toml_text::string(value)),
+        ("pm", _) => set("pm", toml_text::string(&value.to_ascii_lowercase())),
         (text, _) if TEXTS.contains(&text) => set(text, toml_text::string(value)),
         ("pm.start_servers" | "pm.min_spare_servers" | "pm.max_spare_servers", _) if !dynamic => {}
         (number, _) if NUMBERS.contains(&number) => {
@@ -132,7 +165,7 @@ pub(crate) fn convert(
             set("rlimit_core", number.unwrap_or_else(|_| toml_text::string("unlimited")));
         }
         ("slowlog", _) if value.starts_with('/') => set("slowlog", toml_text::string(value)),
-        ("clear_env", _) if ["", "0", "no", "off", "false"].contains(&value.as_str()) => {
+        ("clear_env", _) if pool.passes_all() => {
             set("pass_env", toml_text::string("all"));
         }
         ("pm.status_path" | "ping.path" | "ping.response" | "pm.status_listen", _) => {

@@ -153,3 +153,102 @@ fn all_functions_that_a_pool_disables_stay_disabled() {
     assert!(toml.contains("memory_limit = \"64M\""), "{toml}");
     assert!(imported.report.keeps_access(), "{}", imported.report);
 }
+
+/// The result for these lines of a pool.
+fn of_pool(lines: &'static str) -> crate::Imported {
+    crate::nginx::import(&OnePool(lines), "/nginx.conf", &["/fpm.conf".to_owned()])
+        .expect("a configuration")
+}
+
+#[test]
+fn a_variable_of_php_fpms_environment_is_passed_or_filled_in() {
+    let passed = of_pool("env[DB_PASSWORD] = $DB_PASSWORD\nenv[HOSTNAME] = $HOSTNAME");
+    for name in ["DB_PASSWORD", "HOSTNAME"] {
+        assert!(passed.toml.contains(&format!("\n  \"{name}\",  #")), "{}", passed.toml);
+    }
+    assert!(!passed.toml.contains('$'), "{}", passed.toml);
+    let report = passed.report.to_string();
+    assert!(report.contains("set HOSTNAME in the environment of maitred"), "{report}");
+    let all = of_pool("clear_env = no\nenv[HOSTNAME] = $HOSTNAME");
+    assert_eq!(all.toml.matches("pass_env").count(), 1, "{}", all.toml);
+    let other = of_pool("env[ROOT] = /old\nenv[ROOT] = $APP_ROOT\nenv[POOL] = $pool");
+    assert!(other.toml.contains("env.ROOT = \"/srv/app\""), "{}", other.toml);
+    assert!(other.toml.contains("env.POOL = \"www\""), "{}", other.toml);
+    assert!(other.report.keeps_access(), "{}", other.report);
+    let unset = of_pool("env[ROOT] = $NONE");
+    assert!(unset.toml.contains("env.ROOT = \"\""), "{}", unset.toml);
+    assert!(!unset.report.keeps_access(), "{}", unset.report);
+}
+
+#[test]
+fn names_of_settings_and_sections_have_no_case() {
+    let imported = of_pool("User = alice\nPM = Static\npm.Max_Children = 3\n[WWW]\nChroot = /j");
+    for line in ["user = \"alice\"", "pm = \"static\"", "max_children = 3", "chroot = \"/j\""] {
+        assert!(imported.toml.contains(line), "{line}\n{}", imported.toml);
+    }
+    assert_eq!(imported.toml.matches("[pools.").count(), 1, "{}", imported.toml);
+    let listen = FilesByName(&[("/fpm.conf", "[a]\nListen = /run/php.sock\npm = ondemand\n")]);
+    let imported = crate::nginx::import(&listen, "/nginx.conf", &["/fpm.conf".to_owned()]);
+    assert!(imported.expect("a configuration").toml.contains("pool = \"a\""));
+}
+
+/// Files by their names, beside nginx's.
+struct FilesByName(&'static [(&'static str, &'static str)]);
+
+impl FileReader for FilesByName {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let found = self.0.iter().find(|(name, _)| *name == path);
+        Ok(found.map_or(NGINX, |(_, text)| text).to_owned())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        let (start, _) = pattern.split_once('*').unwrap_or((pattern, ""));
+        let names = self.0.iter().map(|(name, _)| *name);
+        names.filter(|name| name.starts_with(start)).map(str::to_owned).collect()
+    }
+
+    fn unlisted(&self, pattern: &str) -> Option<String> {
+        pattern.starts_with("/closed/").then(|| "it cannot be read".to_owned())
+    }
+
+    fn resolved(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+#[test]
+fn a_relative_include_is_below_the_prefix_of_php_fpm() {
+    const POOL: &str = "[www]\nlisten = /run/php.sock\npm = ondemand\nuser = alice\n";
+    let root = "/usr/local/etc/php-fpm.conf";
+    let files = FilesByName(&[
+        ("/usr/local/etc/php-fpm.conf", "include=etc/php-fpm.d/*.conf\n"),
+        ("/usr/local/etc/php-fpm.d/www.conf", POOL),
+        // What the current folder may have.
+        ("etc/php-fpm.d/www.conf", "[www]\nlisten = /run/php.sock\nuser = root\n"),
+    ]);
+    let imported = crate::nginx::import(&files, "/nginx.conf", &[root.to_owned()]);
+    let imported = imported.expect("a configuration");
+    assert!(imported.toml.contains("user = \"alice\""), "{}", imported.toml);
+    let debian = FilesByName(&[
+        ("/etc/php-fpm.conf", "include=php-fpm.d/*.conf\n"),
+        ("/usr/php-fpm.d/www.conf", POOL),
+    ]);
+    let root = "/etc/php-fpm.conf";
+    let imported = crate::nginx::import(&debian, "/nginx.conf", &[root.to_owned()]);
+    assert!(imported.expect("a configuration").toml.contains("user = \"alice\""));
+}
+
+#[test]
+fn an_include_without_files_or_whose_files_are_not_known_is_named() {
+    let of = |files: &FilesByName| {
+        let imported = crate::nginx::import(files, "/nginx.conf", &["/fpm.conf".to_owned()]);
+        imported.expect("a configuration").report
+    };
+    let none = of(&FilesByName(&[("/fpm.conf", "include=/none/*.conf\n")]));
+    assert!(none.to_string().contains("no file matches /none/*.conf"), "{none}");
+    assert!(none.keeps_access(), "{none}");
+    let closed = of(&FilesByName(&[("/fpm.conf", "include=/closed/*.conf\n")]));
+    assert!(!closed.keeps_access(), "{closed}");
+    let endless = of(&FilesByName(&[("/fpm.conf", "include=/fpm.conf\n")]));
+    assert!(endless.to_string().contains("more than 10 deep"), "{endless}");
+}

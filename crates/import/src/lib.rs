@@ -11,6 +11,7 @@ mod escapes;
 pub mod file_draft;
 pub mod fpm;
 mod fpm_entries;
+mod fpm_reader;
 #[cfg(test)]
 mod fpm_tests;
 mod hidden_names;
@@ -18,6 +19,7 @@ mod listen_addresses;
 pub mod nginx;
 #[cfg(test)]
 mod only_file;
+mod parameter_settings;
 mod pool_names;
 mod prefix_complement;
 mod regex_shapes;

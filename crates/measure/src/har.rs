@@ -52,7 +52,7 @@ struct HarBody {
 }
 
 /// Headers that belong to the connection or to the recorded session.
-const NOT_SENT_AGAIN: [&str; 8] = [
+const NOT_SENT_AGAIN: [&str; 9] = [
     "host",
     "connection",
     "content-length",
@@ -61,9 +61,11 @@ const NOT_SENT_AGAIN: [&str; 8] = [
     "upgrade",
     "te",
     "cookie",
+    "proxy-authorization",
 ];
 
-/// The requests to the host of the first one. With `base` they are sent to its server instead.
+/// The requests to the host of the first one. With `base` they are sent to its server instead, and
+/// without the password if it is another one.
 ///
 /// # Errors
 /// A message that says what is wrong with the file.
@@ -114,6 +116,7 @@ pub fn parse(text: &str, file: &Path, base: Option<&Url>) -> Result<Vec<RequestS
 }
 
 fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
+    let is_elsewhere = base.is_some_and(|base| !base.same_server(&url));
     let url = match base {
         Some(base) => Url { path: url.path, ..base.clone() },
         None => url,
@@ -121,7 +124,9 @@ fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
     let fields = saved.headers.into_iter().filter_map(|field| {
         let name = field.name.to_ascii_lowercase();
         // Pseudo-headers of HTTP/2 start with a colon.
-        let ours = !name.starts_with(':') && !NOT_SENT_AGAIN.contains(&name.as_str());
+        let is_of_session =
+            NOT_SENT_AGAIN.contains(&name.as_str()) || is_elsewhere && name == "authorization";
+        let ours = !name.starts_with(':') && !is_of_session;
         let field = ours.then(|| format!("{}: {}", field.name, field.value))?;
         read_header(&field).ok()
     });
@@ -143,7 +148,9 @@ mod tests {
         let text = r#"{"log": {"entries": [
             {"request": {"method": "GET", "url": "https://shop.example/", "headers":
                 [{"name": ":path", "value": "/"}, {"name": "Accept", "value": "text/html"},
-                 {"name": "Cookie", "value": "a=1"}]}},
+                 {"name": "Cookie", "value": "a=1"},
+                 {"name": "Proxy-Authorization", "value": "Basic eA=="},
+                 {"name": "Authorization", "value": "Basic eTp6"}]}},
             {"request": {"method": "GET", "url": "https://cdn.example/x.js"}},
             {"request": {"method": "GET", "url": "data:image/png;base64,AA"}},
             {"request": {"method": "post", "url": "https://shop.example/cart?a=b",
@@ -152,11 +159,14 @@ mod tests {
         let specs = read(&file, None).expect("requests");
         let shown: Vec<String> = specs.iter().map(|spec| spec.url.to_string()).collect();
         assert_eq!(shown, ["https://shop.example/", "https://shop.example/cart?a=b"]);
-        assert_eq!(specs[0].headers, [("Accept".to_owned(), "text/html".to_owned())]);
+        let accept = ("Accept".to_owned(), "text/html".to_owned());
+        let password = ("Authorization".to_owned(), "Basic eTp6".to_owned());
+        assert_eq!(specs[0].headers, [accept.clone(), password]);
         assert_eq!((specs[1].method.as_str(), specs[1].body.as_slice()), ("POST", &b"x=1"[..]));
         let base = Url::read("http://127.0.0.1:8080/", None).expect("a URL");
         let specs = read(&file, Some(&base)).expect("requests");
         assert_eq!(specs[1].url.to_string(), "http://127.0.0.1:8080/cart?a=b");
+        assert_eq!(specs[0].headers, [accept]);
         for method in ["GET /x HTTP/1.1\\r\\nX: y\\r\\n", "\\u001b[2J", ""] {
             let odd = text.replace("post", method);
             std::fs::write(&file, odd).expect("a file");

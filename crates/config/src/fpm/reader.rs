@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-use maitred_text::wildcards::{begins_with_literal_dots, has_literal_dots};
+use maitred_text::wildcards::{begins_with_literal_dots, for_glob, has_literal_dots};
 
 use super::draft::{Draft, FilePosition, Globals, PoolDraft};
 use super::entries::{self, FpmSetting, boolean, with_pool};
@@ -141,7 +141,8 @@ impl<'a> Reader<'a> {
             let error = format!("{}; create the folder {folder}", unusable("ret=2".to_owned()));
             return Err(self.log.error(error));
         }
-        let found = match glob::glob_with(&pattern, options) {
+        let ours = for_glob(&pattern);
+        let found = match glob::glob_with(&ours, options) {
             Ok(found) => found,
             Err(error) => return Err(self.log.error(unusable(error.to_string()))),
         };
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         for path in found {
             let path = match path {
                 Ok(path) => path,
-                Err(error) if !begins_with_literal_dots(Path::new(&pattern), error.path()) => {
+                Err(error) if !begins_with_literal_dots(Path::new(&ours), error.path()) => {
                     continue;
                 }
                 Err(error) => {
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
                     return Err(self.log.error(unusable(format!("{path}: {why}"))));
                 }
             };
-            if !has_literal_dots(Path::new(&pattern), &path) {
+            if !has_literal_dots(Path::new(&ours), &path) {
                 continue;
             }
             let Some(path) = path.to_str().map(str::to_owned) else {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use maitred_text::wildcards::{begins_with_literal_dots, has_literal_dots};
+use maitred_text::wildcards::{begins_with_literal_dots, for_glob, has_literal_dots};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -123,8 +123,9 @@ fn matches(pattern: &str, from: &Path) -> Result<Vec<PathBuf>, String> {
     if pattern.contains("**") {
         return Err("which has `**`; expected the names of folders, and `*` within a name".into());
     }
+    let pattern = for_glob(pattern);
     let whole = match folder.to_str() {
-        Some(folder) if pattern.starts_with('/') || folder.is_empty() => Ok(pattern.to_owned()),
+        Some(folder) if pattern.starts_with('/') || folder.is_empty() => Ok(pattern),
         Some(folder) => Ok(format!("{}/{pattern}", glob::Pattern::escape(folder))),
         None => Err("in a folder whose name is not UTF-8; rename the folder".to_owned()),
     };
@@ -178,6 +179,7 @@ mod tests {
         let found = matches("*.toml", &own).unwrap();
         assert_eq!(found, [folder.path().join("a.toml")]);
         assert_eq!(matches(".*.toml", &own).unwrap(), [folder.path().join(".b.toml")]);
+        assert_eq!(matches("[^a]*.toml", &own).unwrap(), [] as [PathBuf; 0]);
         // Also root cannot read a link to itself.
         fs::create_dir(folder.path().join("inner")).unwrap();
         fs::write(folder.path().join("inner/c.toml"), "").unwrap();

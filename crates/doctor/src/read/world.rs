@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use maitred_os::proc::held_locks;
 use maitred_os::walk::{self, Rule};
-use maitred_text::wildcards::has_literal_dots;
+use maitred_text::wildcards::{for_glob, has_literal_dots};
 
 use crate::facts::{Fact, Unknown};
 
@@ -136,8 +136,9 @@ impl World {
 
     /// The paths that match a pattern, in order.
     pub(super) fn glob(&self, pattern: &str) -> Vec<String> {
+        let pattern = for_glob(pattern);
         let below = match &self.root {
-            None => PathBuf::from(pattern),
+            None => PathBuf::from(&pattern),
             Some(root) => root.join(pattern.trim_start_matches('/')),
         };
         let options =
@@ -227,6 +228,10 @@ mod tests {
         assert_eq!(world.read("/etc/enabled/site").unwrap(), "inside");
         assert_eq!(world.read("/etc/enabled/up").unwrap(), "inside");
         assert_eq!(world.glob("/etc/enabled/*"), ["/etc/enabled/site", "/etc/enabled/up"]);
+        // As glob(3) has them.
+        assert_eq!(world.glob("/etc/enabled/[^s]*"), ["/etc/enabled/up"]);
+        assert_eq!(world.glob("/**/site"), [] as [&str; 0]);
+        assert_eq!(world.glob("/etc/enabled/**te"), ["/etc/enabled/site"]);
         assert!(world.read("/etc/loop").is_err());
         assert_eq!(world.read_or_none("/etc/none").unwrap(), None);
         assert!(world.read("/etc").unwrap_err().0.contains("directory"));

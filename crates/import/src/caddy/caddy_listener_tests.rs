@@ -36,7 +36,7 @@ fn behind(servers: &str, client: &str) -> crate::Imported {
     of(&format!("{{\n{servers}\n}}\n:80 {{\n{client}\nrespond @out 403\n{FILES}\n}}"))
 }
 
-const TRUSTED: &str = "trusted_proxies static private_ranges";
+const TRUSTED: &str = "trusted_proxies static private_ranges\ntrusted_proxies_strict";
 
 #[test]
 fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
@@ -58,6 +58,24 @@ fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
 }
 
 #[test]
+fn a_client_whom_caddy_knows_by_the_first_address_of_a_header_is_named() {
+    let lax = "servers {\ntrusted_proxies static private_ranges\n}";
+    let strict = format!("servers {{\n{TRUSTED}\n}}");
+    for (servers, client, is_alike) in [
+        (lax, "@out client_ip 198.51.100.0/24", false),
+        (lax, "@out not client_ip 198.51.100.0/24", true),
+        (&strict, "@out client_ip 198.51.100.0/24", true),
+    ] {
+        let imported = behind(servers, client);
+        assert_eq!(imported.report.keeps_access(), is_alike, "{client}\n{}", imported.report);
+        assert!(imported.toml.contains("198.51.100.0/24"), "{}", imported.toml);
+        let report = imported.report.to_string();
+        let is_changed = report.contains("Caddy takes the first address of the header");
+        assert_eq!(is_changed, servers == lax, "{report}");
+    }
+}
+
+#[test]
 fn proxies_are_trusted_if_all_listeners_have_them() {
     let all = format!("servers {{\n{TRUSTED}\n}}");
     let own = format!("servers :8443 {{\n{TRUSTED}\n}}");
@@ -73,4 +91,45 @@ fn proxies_are_trusted_if_all_listeners_have_them() {
         assert_eq!(imported.toml.contains("trusted_proxies = "), is_trusted, "{}", imported.toml);
         assert_eq!(imported.report.keeps_access(), is_trusted, "{}", imported.report);
     }
+}
+
+/// A site for both schemes, after global options.
+fn of_both(options: &str, lines: &str) -> crate::Imported {
+    of(&format!(
+        "{{\n{options}\n}}\nhttp://a.example, https://a.example {{\ntls /c.pem /k.pem\n\
+         @plain protocol http\n@part {{\nprotocol http\npath /login\n}}\n{lines}\n\
+         basic_auth {{\nanna $2a$14$abc\n}}\n{FILES}\n}}"
+    ))
+}
+
+const NO_REDIRECTS: &str = "auto_https disable_redirects";
+
+#[test]
+fn the_redirect_of_a_site_for_both_schemes_stays() {
+    for options in [NO_REDIRECTS, ""] {
+        for matcher in ["@plain", "@part"] {
+            let imported = of_both(options, &format!("redir {matcher} https://{{host}}{{uri}}"));
+            let redirects = imported.toml.contains("redirect = 308");
+            assert_eq!(redirects, matcher == "@plain", "{options}\n{}", imported.toml);
+            assert_eq!(imported.report.keeps_access(), redirects, "{}", imported.report);
+        }
+    }
+    // A second site is served over plain HTTP.
+    let other = format!("}}\nhttp://b.example {{\n{FILES}");
+    let lines = format!("redir @plain https://{{host}}{{uri}}\n{FILES}\n{other}");
+    let imported = of_both(NO_REDIRECTS, &lines);
+    assert!(!imported.toml.contains("redirect = "), "{}", imported.toml);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn a_site_for_both_schemes_has_no_redirect_of_its_own() {
+    for options in [NO_REDIRECTS, ""] {
+        let imported = of_both(options, "");
+        assert!(!imported.toml.contains("redirect = "), "{options}\n{}", imported.toml);
+        assert!(imported.toml.contains("\"[::]:80\""), "{options}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{options}\n{}", imported.report);
+    }
+    let tls = of(&format!("a.example {{\ntls /c.pem /k.pem\n{FILES}\n}}"));
+    assert!(tls.toml.contains("redirect = 308"), "{}", tls.toml);
 }

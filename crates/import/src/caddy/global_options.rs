@@ -38,6 +38,8 @@ pub(super) struct GlobalOptions {
     pub frankenphp: Option<Directive>,
     /// Whether the file has `trusted_proxies`.
     pub trusts_proxies: bool,
+    /// Whether Caddy takes the first address of a header, which the client may have written.
+    pub takes_first: bool,
 }
 
 /// Options without a counterpart that is needed.
@@ -127,7 +129,14 @@ pub(super) fn read(
         }
     }
     found.trusts_proxies = file.server.has("trusted_proxies");
+    found.takes_first = found.trusts_proxies && !options.iter().all(is_strict);
     found
+}
+
+/// Whether these options take the last address of a header that is no proxy, as maitred does.
+fn is_strict(option: &Directive) -> bool {
+    let has = |name: &str| option.block.iter().any(|one| one.name == name);
+    !has("trusted_proxies") || has("trusted_proxies_strict")
 }
 
 /// Whether all listeners have the same proxies before them.
@@ -191,6 +200,13 @@ fn servers(option: &Directive, is_of_all: bool, file: &mut FileDraft, report: &m
                 };
                 let toml = toml_text::strings(names);
                 file.server.set("trusted_headers", Placed::new(toml, place));
+                if !is_strict(option) {
+                    let why = "Caddy takes the first address of the header for that of the \
+                               client, who may have written it, and maitred the last one that is \
+                               no proxy, as with `trusted_proxies_strict`: list all proxies";
+                    report.changed(place, &one.shown(), why);
+                    continue;
+                }
             }
             "trusted_proxies" => {
                 let why = "set `trusted_proxies` to addresses and networks";

@@ -61,6 +61,12 @@ impl SiteWalk<'_, '_, '_> {
             self.shared.report.access_left_out(&line.place, &line.shown(), why);
             return false;
         }
+        if !condition.from.is_empty() && self.shared.options.takes_first {
+            let why = "Caddy refuses clients by the first address of the header, and `deny` by \
+                       the last one that is no proxy: list all proxies, set \
+                       `trusted_proxies_strict` and import again";
+            self.shared.report.access_left_out(&line.place, &line.shown(), why);
+        }
         let Some(patterns) = self.guards(&asked.area, line) else { return false };
         for pattern in patterns {
             let path = toml_text::string(&pattern);

@@ -55,6 +55,11 @@ impl Condition {
         self.file.is_none() && self.scheme.is_none() && self.other.is_none()
     }
 
+    /// Whether it is about the scheme alone.
+    pub fn is_by_scheme(&self) -> bool {
+        *self == Condition { scheme: self.scheme.clone(), ..Condition::default() }
+    }
+
     /// Whether it is about who the client is.
     pub fn is_about_client(&self) -> bool {
         self.has_other_client || !self.from.is_empty() || !self.not_from.is_empty()

@@ -14,6 +14,8 @@ mod laxer_blocks;
 mod matchers;
 mod path_areas;
 mod php_directives;
+#[cfg(test)]
+mod php_parameter_tests;
 mod placeholders;
 mod request_tests;
 mod response_directives;
@@ -63,6 +65,8 @@ struct CaddyImport<'w> {
     order: DirectiveOrder,
     report: &'w mut ImportReport,
     pools: PoolPlan,
+    /// Whether sites are served over plain HTTP, without a redirect.
+    serves_plain: bool,
     /// The first `log` of a site that goes to the standard error output.
     access_log: Option<SourceLine>,
     /// FrankenPHP's pools.
@@ -94,6 +98,7 @@ pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
         options,
         report: &mut report,
         pools,
+        serves_plain: false,
         access_log: None,
         own_pools: Vec::new(),
         user_files: Vec::new(),

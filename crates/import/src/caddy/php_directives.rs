@@ -6,13 +6,23 @@ use super::served_areas::ServedArea;
 use super::site_walk::{Asked, BlockContext, SiteWalk};
 use super::text_at;
 use crate::file_draft::{Placed, PoolDraft};
-use crate::fpm::PassTarget;
+use crate::fpm::{CONFINING, PassTarget};
+use crate::parameter_settings::{PHP_PARAMETERS, settings_in};
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// A script that no configuration names.
 pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
+
+/// Parameters that the server sets itself, beside those of headers: who a client is and which
+/// script runs. With the values that scripts get here.
+const OF_SERVER: [(&str, &[&str]); 4] = [
+    ("DOCUMENT_ROOT", &["{root}", "{http.vars.root}"]),
+    ("REMOTE_ADDR", &["{client_ip}", "{http.vars.client_ip}"]),
+    ("REMOTE_USER", &["{http.auth.user.id}"]),
+    ("SCRIPT_FILENAME", &[]),
+];
 
 /// The pool of FrankenPHP's threads.
 const FRANKENPHP_POOL: &str = "frankenphp";
@@ -68,6 +78,7 @@ impl SiteWalk<'_, '_, '_> {
             let why = format!("one server of {}; the others are left out", asked.arguments.len());
             self.shared.report.changed(&line.place, &line.shown(), &why);
         }
+        self.confined_apart(line, &target);
         self.shared.runners.push(ScriptRunner { line: line.clone(), target: target.clone() });
         let pool = match target {
             PassTarget::Pool(name) => name,
@@ -183,10 +194,21 @@ impl SiteWalk<'_, '_, '_> {
         root
     }
 
-    /// `env NAME VALUE`.
+    /// `env NAME VALUE`: a parameter of FastCGI.
     fn pool_variable(&mut self, line: &Directive, pool: &str) {
-        let value = self.shared.filled(line.argument(1));
-        if value.contains('{') && value.contains('}') {
+        let (name, value) = (line.first(), self.shared.filled(line.argument(1)));
+        if let Some((_, table)) = PHP_PARAMETERS.iter().find(|(known, _)| *known == name) {
+            return self.php_settings(line, table, pool);
+        }
+        if is_of_server(name) {
+            if has_value_here(name, &value) {
+                return self.kept(line);
+            }
+            let why = "scripts get the server's own value, or the header of clients: see whether \
+                       the application trusts it";
+            return self.shared.report.access_left_out(&line.place, &line.shown(), why);
+        }
+        if has_placeholder(&value) {
             return self.left_out(line, "scripts do not get it: its value is not fixed");
         }
         let value = text_at(&value, &line.place);
@@ -201,6 +223,42 @@ impl SiteWalk<'_, '_, '_> {
                 self.kept(line);
             }
             Err(why) => self.left_out(line, &why),
+        }
+    }
+
+    /// `env PHP_ADMIN_VALUE`: settings of PHP, which a variable of the pool does not set.
+    fn php_settings(&mut self, line: &Directive, table: &str, pool: &str) {
+        let text = self.shared.filled(line.argument(1));
+        let is_own = self.shared.own_pools.iter().any(|one| one.name == pool);
+        let is_fixed = !is_own && !has_placeholder(&text);
+        let why = || format!("its value is not fixed, or that of one site: set `{table}`");
+        let mut set = is_fixed.then_some(()).ok_or_else(why);
+        for (name, value) in settings_in(&text).filter(|_| is_fixed) {
+            let value = text_at(value, &line.place);
+            set = set.and(self.shared.pools.entry(pool, table, name, value));
+        }
+        match set {
+            Ok(()) => {
+                self.shared.pools.param(pool, &line.place, &line.shown());
+                self.kept(line);
+            }
+            Err(why) => self.shared.report.access_left_out(&line.place, &line.shown(), &why),
+        }
+    }
+
+    /// Names settings that confine the scripts of one `php_fastcgi` of the site, and not those of
+    /// an earlier one with the same pool.
+    fn confined_apart(&mut self, line: &Directive, target: &PassTarget) {
+        let own = confining_settings(line);
+        let is_pool = matches!(target, PassTarget::Pool(_));
+        let is_other = |one: &&ScriptRunner| {
+            is_pool && one.target == *target && confining_settings(&one.line) != own
+        };
+        let Some(other) = self.shared.runners.iter().find(is_other) else { return };
+        let why = "all scripts of the pool get the settings of `env`, also those of a directive \
+                   with other ones: give them a pool of their own";
+        for one in [&other.line, line] {
+            self.shared.report.access_left_out(&one.place, &one.shown(), why);
         }
     }
 
@@ -386,6 +444,42 @@ impl SiteWalk<'_, '_, '_> {
             self.kept(one);
         }
     }
+}
+
+fn has_placeholder(value: &str) -> bool {
+    value.contains('{') && value.contains('}')
+}
+
+/// Whether a parameter is one of the server's own, or replaces a header of clients.
+fn is_of_server(name: &str) -> bool {
+    name.starts_with("HTTP_") || OF_SERVER.iter().any(|(known, _)| *known == name)
+}
+
+/// Whether scripts get this value of such a parameter anyway.
+fn has_value_here(name: &str, value: &str) -> bool {
+    match name.strip_prefix("HTTP_") {
+        // No script gets this header.
+        Some("PROXY") => value.is_empty(),
+        Some("HOST") if ["{hostport}", "{http.request.hostport}"].contains(&value) => true,
+        Some(header) => {
+            let header = header.replace('_', "-");
+            ["header", "http.request.header"]
+                .iter()
+                .any(|of| value.eq_ignore_ascii_case(&format!("{{{of}.{header}}}")))
+        }
+        None => OF_SERVER.iter().any(|(known, values)| *known == name && values.contains(&value)),
+    }
+}
+
+/// The settings of a `php_fastcgi` that confine its scripts, sorted.
+fn confining_settings(line: &Directive) -> Vec<(&str, &str)> {
+    let of_php = |one: &&Directive| {
+        one.name == "env" && PHP_PARAMETERS.iter().any(|(known, _)| *known == one.first())
+    };
+    let all = line.block.iter().filter(of_php).flat_map(|one| settings_in(one.argument(1)));
+    let mut all: Vec<(&str, &str)> = all.filter(|(name, _)| CONFINING.contains(name)).collect();
+    all.sort_unstable();
+    all
 }
 
 /// The script of a worker: relative to the document root, or to the folder around it.

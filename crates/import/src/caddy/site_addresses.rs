@@ -6,8 +6,9 @@ use super::CaddyImport;
 use super::config_tree::SiteBlock;
 use super::global_options::{AutoHttps, acme};
 use super::laxer_blocks::ImportedBlock;
-use super::matchers::Matchers;
+use super::matchers::{Matchers, definitions};
 use super::site_walk::{BlockContext, SiteWalk};
+use super::targets::is_to_tls;
 use super::text_at;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::listen_addresses::{Listen, Reach, addresses, reach};
@@ -36,6 +37,22 @@ struct AddressedSite<'c> {
 impl AddressedSite<'_> {
     fn has_tls(&self) -> bool {
         self.listens.iter().any(|one| one.is_tls)
+    }
+
+    /// Whether it has an address for plain HTTP.
+    fn has_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls)
+    }
+
+    /// Whether it responds to plain HTTP with redirects to HTTPS alone.
+    fn redirects_plain(&self) -> bool {
+        let named = definitions(&self.block.directives).map(|one| (one.name.clone(), one));
+        let matchers = Matchers { named: named.collect(), hosts: self.names.clone() };
+        let mut own = own(self.block, "redir").map(|line| matchers.of(line));
+        let is_of_all = own.any(|(condition, arguments)| {
+            condition.is_by_scheme() && is_to_tls(&condition, arguments)
+        });
+        self.is_redirect || self.has_plain() && is_of_all
     }
 }
 
@@ -177,8 +194,12 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
     let all = || sites.iter().flat_map(|one| one.listens.iter().cloned());
     let mut plain: Vec<Listen> = all().filter(|one| !one.is_tls).collect();
     let tls: Vec<Listen> = all().filter(|one| one.is_tls).collect();
-    let redirects = shared.options.auto_https == AutoHttps::On
-        && tls.iter().any(|one| one.port == shared.options.https_port);
+    // Caddy adds redirects for names without an address for plain HTTP.
+    let is_added = |one: &AddressedSite<'_>| {
+        let is_https = |listen: &Listen| listen.is_tls && listen.port == shared.options.https_port;
+        !one.has_plain() && one.listens.iter().any(is_https)
+    };
+    let redirects = shared.options.auto_https == AutoHttps::On && sites.iter().any(is_added);
     let of_tls =
         |port: u16| tls.iter().map(move |one| Listen { port, is_tls: false, ..one.clone() });
     if !has_tls || redirects {
@@ -187,8 +208,8 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
     if has_tls {
         let toml = toml_text::strings(addresses(tls.iter()));
         file.tls.set("listen", Placed { toml, from: from.clone() });
-        let served = sites.iter().find(|one| !one.has_tls() && !one.is_redirect);
-        match (redirects || sites.iter().any(|one| one.is_redirect), served) {
+        let served = sites.iter().find(|one| one.has_plain() && !one.redirects_plain());
+        match (redirects || sites.iter().any(AddressedSite::redirects_plain), served) {
             (true, None) => {
                 let status = Placed::new("308".to_owned(), &place);
                 file.tls.set("redirect", status);
@@ -205,6 +226,7 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
         }
     }
     let plain = addresses(plain.iter());
+    shared.serves_plain = !plain.is_empty() && !file.tls.has("redirect");
     if !plain.is_empty() {
         file.server.set("listen", Placed { toml: toml_text::strings(plain), from });
     }

@@ -1,5 +1,6 @@
 //! Where requests go: `redir`, `rewrite`, `uri`, `try_files`, `reverse_proxy`.
 
+use super::matchers::Condition;
 use super::path_areas::{BlockPaths, CaddyPath};
 use super::placeholders::{TargetPlace, target};
 use super::served_areas::ServedArea;
@@ -62,6 +63,13 @@ const OF_PLAIN_HTTP: [&str; 16] = [
 /// Headers of a client that no proxied server gets.
 const DROPPED: [&str; 2] = ["X-Real-IP", "Proxy"];
 
+/// Whether a `redir` redirects plain HTTP to the same address of HTTPS.
+pub(super) fn is_to_tls(condition: &Condition, arguments: &[String]) -> bool {
+    let is_same = |to: &String| to.starts_with("https://{host}") && to.ends_with("{uri}");
+    let is_plain = condition.scheme.as_deref() == Some("http") && condition.other.is_none();
+    is_plain && arguments.first().is_some_and(is_same)
+}
+
 impl SiteWalk<'_, '_, '_> {
     /// The path as a directive sees it, in the words of a target.
     fn whole(area: &BlockPaths) -> &'static str {
@@ -73,10 +81,15 @@ impl SiteWalk<'_, '_, '_> {
         let line = asked.line;
         let condition = &asked.condition;
         let to = asked.arguments.first().cloned().unwrap_or_default();
-        let is_https = to.starts_with("https://{host}") && to.ends_with("{uri}");
-        if condition.scheme.as_deref() == Some("http") && is_https && condition.other.is_none() {
-            // The redirect of [tls], which the sites get together.
-            self.kept(line);
+        if is_to_tls(condition, asked.arguments) {
+            match self.shared.serves_plain {
+                false => self.kept(line),
+                true => {
+                    let why = "plain HTTP is redirected for all paths and sites here or for none: \
+                               set `redirect` in [tls]";
+                    self.shared.report.access_left_out(&line.place, &line.shown(), why);
+                }
+            }
             return false;
         }
         let status = match asked.arguments.get(1).map(String::as_str) {

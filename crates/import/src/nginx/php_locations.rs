@@ -9,6 +9,7 @@ use super::server::{ANY_SCRIPT, ServerImport, refuses};
 use super::standard_parameters::is_standard;
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
+use crate::parameter_settings::settings_in;
 use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -385,15 +386,6 @@ struct PoolParameter<'p> {
     table: &'p str,
     name: &'p str,
     value: &'p str,
-}
-
-/// The settings of a `PHP_VALUE` by name.
-fn settings_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let lines = text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty());
-    lines.map(|line| {
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        (name.trim(), value.trim().trim_matches('"'))
-    })
 }
 
 /// The parameters of a location that confine its scripts.

@@ -47,7 +47,18 @@ pub(super) fn report(
 ) {
     let search = UnitSearch::new(config);
     let of_some = front_scripts(config);
-    let hosts = hosts(config);
+    let mut hosts = hosts(config);
+    let others = hosts.split_off(MAX_HOSTS.min(hosts.len()));
+    if let Some((first, place)) = others.first() {
+        let why = format!(
+            "the paths of {} hosts such as `{first}` are not compared, as there are more than \
+             {MAX_HOSTS}: see their sites",
+            others.len()
+        );
+        report.left_out(place, "match host", &why);
+    }
+    let named = hosts.into_iter().map(|(host, _)| host);
+    let hosts: BTreeSet<String> = named.chain([UNKNOWN_HOST.to_owned()]).collect();
     let rules = rules(config);
     let mut crossed = crossed(&rules);
     crossed.retain(|path| !is_almost_script(path));
@@ -190,12 +201,13 @@ fn texts(config: &UnitConfig, condition: &str) -> Vec<(String, SourceLine)> {
     found
 }
 
-/// A host for each name, and one that no name has.
-fn hosts(config: &UnitConfig) -> BTreeSet<String> {
+/// A host for each name, each once.
+fn hosts(config: &UnitConfig) -> Vec<(String, SourceLine)> {
+    let mut known = BTreeSet::new();
     let texts = texts(config, "host").into_iter();
     let named = texts.filter(|(text, _)| !text.starts_with('~'));
-    let named = named.map(|(text, _)| text.to_ascii_lowercase().replace('*', "zz9"));
-    named.take(MAX_HOSTS).chain([UNKNOWN_HOST.to_owned()]).collect()
+    let named = named.map(|(text, place)| (text.to_ascii_lowercase().replace('*', "zz9"), place));
+    named.filter(|(host, _)| known.insert(host.clone())).collect()
 }
 
 /// The rules for the paths of all patterns and front controllers.

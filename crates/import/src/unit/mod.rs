@@ -9,6 +9,7 @@ mod share_links;
 mod step_refusals;
 #[cfg(test)]
 mod unit_access_tests;
+mod unit_listeners;
 mod unit_routes;
 mod uri_patterns;
 
@@ -19,6 +20,7 @@ use json_places::pointer_part;
 use laxer_steps::WrittenRoutes;
 use serde_json::Value;
 use share_links::ShareLinks;
+use unit_listeners::{listeners, passes};
 
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::{ImportReport, SourceLine};
@@ -112,106 +114,10 @@ fn route_pointers(config: &UnitConfig) -> Vec<String> {
     }
 }
 
-/// What the listeners pass requests to, each once, with the place of the first listener.
-fn passes(config: &UnitConfig) -> Vec<(String, SourceLine)> {
-    let mut found: Vec<(String, SourceLine)> = Vec::new();
-    for name in names(config, "/listeners").into_iter().filter(|name| !name.starts_with("unix:")) {
-        let pointer = format!("/listeners/{}", pointer_part(&name));
-        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
-        if let Some(pass) = pass.filter(|pass| found.iter().all(|(known, _)| known != pass)) {
-            found.push((pass.to_owned(), config.place(&pointer)));
-        }
-    }
-    found
-}
-
 /// The names of an object's members.
 pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
     let object = config.get(pointer).and_then(Value::as_object);
     object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
-}
-
-/// The listeners and their sites. Whether a site serves something.
-fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) -> bool {
-    let (mut plain, mut tls, mut proxies) = (Vec::new(), Vec::new(), None);
-    for name in names(config, "/listeners") {
-        let pointer = format!("/listeners/{}", pointer_part(&name));
-        let place = config.place(&pointer);
-        let address = name.replace("*:", "0.0.0.0:");
-        if name.starts_with("unix:") {
-            let why = "only TCP addresses serve sites";
-            report.left_out(&place, &name, why);
-            continue;
-        }
-        let has_tls = config.get(&format!("{pointer}/tls")).is_some();
-        if has_tls { &mut tls } else { &mut plain }.push(address);
-        if has_tls {
-            let why = "Unit has the certificate in its own store: list its files in \
-                       `certificates` of [tls], or set `acme`";
-            report.left_out(&config.place(&format!("{pointer}/tls")), "tls", why);
-        }
-        if config.get(&format!("{pointer}/tls/conf_commands")).is_some() {
-            report.left_out(&place, "conf_commands", "set `min_version` in [tls]");
-        }
-        let own = config.get(&format!("{pointer}/forwarded"));
-        if *proxies.get_or_insert(own) != own {
-            let why = "each listener has its own trusted proxies in Unit, and all have the same \
-                       here: write `trusted_proxies` by hand";
-            report.access_left_out(&place, "forwarded", why);
-        }
-        forwarded(config, &pointer, file, report);
-        report.kept(&place, &format!("listeners {name}"));
-    }
-    let from = config.place("/listeners");
-    if !plain.is_empty() {
-        file.server.set("listen", Placed::new(toml_text::strings(plain), &from));
-    }
-    if !tls.is_empty() {
-        file.tls.set("listen", Placed::new(toml_text::strings(tls), &from));
-    }
-    let mut serves = false;
-    for (index, (pass, place)) in passes(config).iter().enumerate() {
-        if index > 0 {
-            let why = format!(
-                "each listener has its own routes in Unit, and every site is served at every \
-                 address here: give the site of `{pass}` its own names in `hosts`, or serve it \
-                 with a second maitred"
-            );
-            report.access_left_out(place, "listeners", &why);
-            continue;
-        }
-        serves |= host_steps::sites(config, pass, file, report);
-    }
-    serves
-}
-
-/// `forwarded`: the proxies before Unit.
-fn forwarded(config: &UnitConfig, listener: &str, file: &mut FileDraft, report: &mut ImportReport) {
-    let pointer = format!("{listener}/forwarded");
-    let Some(forwarded) = config.get(&pointer) else { return };
-    let place = config.place(&pointer);
-    let texts = |value: Option<&Value>| match value {
-        Some(Value::String(text)) => vec![text.clone()],
-        Some(Value::Array(all)) => {
-            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-        }
-        _ => Vec::new(),
-    };
-    let sources = texts(forwarded.get("source"));
-    if sources.iter().any(|one| one.starts_with('!') || one.contains('-')) || sources.is_empty() {
-        let why = "set `trusted_proxies` to addresses and networks";
-        return report.access_left_out(&place, "forwarded", why);
-    }
-    file.server.set("trusted_proxies", Placed::new(toml_text::strings(sources), &place));
-    if forwarded.get("recursive").and_then(Value::as_bool) != Some(true) {
-        file.server.set("trusted_recursive", Placed::new("false".to_owned(), &place));
-    }
-    let headers = [forwarded.get("client_ip"), forwarded.get("protocol")];
-    let headers: Vec<&str> = headers.into_iter().flatten().filter_map(Value::as_str).collect();
-    if !headers.is_empty() {
-        file.server.set("trusted_headers", Placed::new(toml_text::strings(headers), &place));
-    }
-    report.kept(&place, "forwarded");
 }
 
 /// `settings`: the size of bodies; time-outs need no counterpart.

@@ -49,9 +49,15 @@ impl RouteWalk<'_> {
             }
             return self.report.kept(place, "return");
         }
-        let status = if [404, 410].contains(&status) { status } else { 403 };
-        self.deny(status, place, paths);
-        self.report.kept(place, "return");
+        let written = if [404, 410].contains(&status) { status } else { 403 };
+        self.deny(written, place, paths);
+        match status == written {
+            true => self.report.kept(place, "return"),
+            false => {
+                let why = format!("it refuses with 403 in place of {status}");
+                self.report.changed(place, "return", &why);
+            }
+        }
     }
 
     /// Denies the paths of a step that no earlier one has.

@@ -238,3 +238,30 @@ fn a_step_that_closes_all_hidden_files_closes_well_known_ones() {
     let pattern = Pattern::parse("~/\\.").expect("it is a pattern");
     assert!(pattern.matches(b"/.well-known/a"));
 }
+
+#[test]
+fn a_response_that_is_a_refusal_here_is_named() {
+    let of_status = |status: u32| {
+        let step = format!(r#"{{"match": {{"uri": "/ok/*"}}, "action": {{"return": {status}}}}}"#);
+        of(&format!(r#""main": [{step}, {REST}]"#)).report.to_string()
+    };
+    for status in [200, 401, 500] {
+        let report = of_status(status);
+        assert!(report.contains(&format!("403 in place of {status}")), "{report}");
+    }
+    assert!(!of_status(403).contains("in place of"));
+}
+
+#[test]
+fn hosts_that_are_not_compared_are_named() {
+    let of_count = |count: usize| {
+        let step = |at| {
+            format!(r#"{{"match": {{"host": "h{at}.example"}}, "action": {{"return": 404}}}}"#)
+        };
+        let steps: Vec<String> = (0..count).map(step).collect();
+        of(&format!(r#""main": [{}, {REST}]"#, steps.join(","))).report.to_string()
+    };
+    assert!(!of_count(64).contains("not compared"));
+    let report = of_count(66);
+    assert!(report.contains("of 2 hosts such as `h64.example` are not compared"), "{report}");
+}
