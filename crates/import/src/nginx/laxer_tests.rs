@@ -284,10 +284,13 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "if ($uri ~ ^/private/) { rewrite ^ $login_page last; }",
         "if ($host ~ ^(.+)\\.example$) { rewrite ^ /$1$uri break; }",
         "rewrite ^/private/(.*)$ denied/$1 last;",
+        "location /a/ { if ($scheme = http) { return 301 https://$host$request_uri; } }",
+        "location /a/ { if ($server_port != 443) { rewrite ^ https://a.example/ redirect; } }",
     ]);
     says_nothing(&[
         "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
         "if ($http_user_agent ~ bot) { return 302 /bots; }",
+        "location /a/ { if ($scheme = https) { return 301 http://$host$request_uri; } }",
         "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
         "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
         "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",

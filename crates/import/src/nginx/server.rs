@@ -64,6 +64,8 @@ pub(super) struct ServerImport<'w, 'a> {
     pub(super) first_regex: Option<SourceLine>,
     /// The regular expressions of all such locations.
     pub(super) regexes: Vec<String>,
+    /// It has plain HTTP, which is not redirected to HTTPS for all sites.
+    pub(super) has_plain_http: bool,
     names: Vec<String>,
 }
 
@@ -109,6 +111,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             scripts: Vec::new(),
             first_regex: None,
             regexes: Vec::new(),
+            has_plain_http: false,
             names,
         }
     }
