@@ -153,3 +153,18 @@ fn all_functions_that_a_pool_disables_stay_disabled() {
     assert!(toml.contains("memory_limit = \"64M\""), "{toml}");
     assert!(imported.report.keeps_access(), "{}", imported.report);
 }
+
+#[test]
+fn files_that_a_pool_runs_and_that_are_sent_here_are_named() {
+    for (pool, is_kept) in [
+        ("security.limit_extensions = .php .html .htm", false),
+        ("security.limit_extensions = .inc", false),
+        ("security.limit_extensions = .php .php3 .php4 .php5 .php7 .phar .phtml", true),
+        ("security.limit_extensions =", true),
+    ] {
+        let fpm = ["/fpm.conf".to_owned()];
+        let imported = crate::nginx::import(&OnePool(pool), "/nginx.conf", &fpm);
+        let report = imported.expect("a configuration").report;
+        assert_eq!(report.keeps_access(), is_kept, "{pool}\n{report}");
+    }
+}

@@ -215,3 +215,23 @@ fn a_result_that_cannot_be_compared_is_named() {
     let report = of_http(&http, "").report.to_string();
     assert!(report.contains("the result could not be compared"), "{report}");
 }
+
+#[test]
+fn a_file_that_nginx_passes_to_php_is_not_sent() {
+    let php = |path: &str| PHP.replace(r"\.php$", path);
+    says_laxer(&[
+        &php(r"\.(php|html?)$"),
+        &php(r"\.(html|php)(/|$)"),
+        &php("^/phpmyadmin/"),
+        &php("^/(php-app|x)/"),
+        &format!("PHP {}", php("/contact.html").replace('~', "=")),
+    ]);
+    says_nothing(&[
+        &php(r"\.php(/|$)"),
+        &php(r"[^/]\.php(/|$)"),
+        &php(r"\.(php|phar)(/|$)"),
+        &php(r"\.ph(p[3457]?|t|tml)$"),
+        &php(r"\.php$|^/update.php"),
+        &format!("PHP {}", php("/fpm-status").replace('~', "=")),
+    ]);
+}
