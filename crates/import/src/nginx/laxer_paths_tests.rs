@@ -235,3 +235,20 @@ fn a_file_that_nginx_passes_to_php_is_not_sent() {
         &format!("PHP {}", php("/fpm-status").replace('~', "=")),
     ]);
 }
+
+#[test]
+fn a_refusal_has_the_paths_below_a_script_that_runs_by_its_exact_name() {
+    let below = |path: &str| {
+        let toml = of_server(&format!(
+            "location / {{ return 403; }} \
+             location {path} {{ fastcgi_pass unix:/run/php.sock; }}"
+        ))
+        .toml;
+        let written = WrittenSites::of_toml(&toml, &written_from(&toml));
+        let site = written.from("/nginx.conf:1").expect("a site");
+        assert_eq!(site.serve("/index.php").behind, Behind::Script, "{toml}");
+        site.serve("/index.php/admin").behind
+    };
+    assert_eq!(below("= /index.php"), Behind::Nothing);
+    assert_ne!(below(r"~ ^/index\.php(/|$)"), Behind::Nothing);
+}

@@ -244,8 +244,12 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         self.scripts = candidates.filter(|script| !script.is_empty()).filter(runs).collect();
         for script in self.scripts.iter().filter(|script| *script != ANY_SCRIPT) {
             let exact = LiteralPath { text: script.clone(), is_exact: true };
-            let below = LiteralPath { text: format!("{script}/"), is_exact: false };
-            let new = [exact, below].into_iter().filter(|one| !self.literals.contains(one));
+            let path_info = format!("{script}/zz9");
+            // A location such as `= /index.php` has no paths below the script.
+            let below = Some(path_info)
+                .filter(&runs)
+                .map(|_| LiteralPath { text: format!("{script}/"), is_exact: false });
+            let new = below.into_iter().chain([exact]).filter(|one| !self.literals.contains(one));
             self.literals.extend(new.collect::<Vec<_>>());
         }
         let is_regex = |one: &&Location<'_>| {
