@@ -334,6 +334,12 @@ fn headers_that_name_the_user_are_those_of_clients() {
 }
 
 #[test]
+fn a_path_in_another_encoding_is_named() {
+    says_laxer(&["PHP location /gesch\u{fffd}tzt/ { deny all; }", "root /srv/\u{fffd};"]);
+    says_nothing(&["# gesch\u{fffd}tzt\nPHP add_header X-Title \"B\u{fffd}cher\";"]);
+}
+
+#[test]
 fn an_upstream_server_gets_the_host_that_it_gets_from_nginx() {
     let of = |pass: &str, header: &str| {
         of_http(
