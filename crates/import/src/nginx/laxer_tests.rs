@@ -345,6 +345,7 @@ fn an_upstream_server_gets_the_host_that_it_gets_from_nginx() {
         of_http(
             &format!(
                 "upstream backend {{ server 127.0.0.1:8080; }} \
+                 upstream of_app {{ server 127.0.0.1:8081; }} \
                  server {{ listen 80 default_server; return 444; }}\n\
                  server {{ server_name a.example; \
                  location / {{ proxy_pass http://{pass}; {header} }} }}"
@@ -355,19 +356,21 @@ fn an_upstream_server_gets_the_host_that_it_gets_from_nginx() {
     for (pass, header, host) in [
         ("backend", "", Some("backend")),
         ("backend", "proxy_set_header Host $proxy_host;", Some("backend")),
+        ("of_app", "", Some("of_app")),
         ("127.0.0.1:3000", "", Some("127.0.0.1:3000")),
         ("unix:/run/a.sock", "", Some("localhost")),
         ("backend", "proxy_set_header Host $server_name;", Some("a.example")),
         ("backend", "proxy_set_header Host b.example;", Some("b.example")),
         ("backend", "proxy_set_header Host ${host};", None),
     ] {
-        let toml = of(pass, header).toml;
+        let Imported { toml, report, .. } = of(pass, header);
         let expected = host.map(|host| format!("host = \"{host}\""));
         let is_right = match &expected {
             Some(host) => toml.contains(host),
             None => toml.contains("to = \"http://127.0.0.1:8080\"") && !toml.contains("host = "),
         };
         assert!(is_right, "{pass} {header}\n{toml}");
+        assert!(report.keeps_access(), "{pass} {header}\n{report}");
     }
     for value in ["$http_x_forwarded_host", "$host:8080", "app.$host"] {
         let Imported { toml, report, .. } =

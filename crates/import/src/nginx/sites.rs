@@ -45,6 +45,7 @@ impl<'a> SitesImport<'_, 'a> {
         self.listen(&servers, file);
         self.tls(&servers, file);
         self.https_redirect(&servers, file);
+        self.lost_conditions(&servers, file);
         // Names with TLS first: of two servers for a name, this one stays.
         let (tls, plain): (Vec<_>, Vec<_>) = servers.iter().partition(|one| one.has_tls());
         let mut taken = BTreeSet::new();
@@ -166,6 +167,20 @@ impl<'a> SitesImport<'_, 'a> {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
             self.report.access_left_out(&one.directive.place, "listen", why);
+        }
+    }
+
+    /// Says which servers serve over plain HTTP what their `if` led to HTTPS. A `return` of the
+    /// server is in the file.
+    fn lost_conditions(&mut self, servers: &[ServerBlock<'a>], file: &FileDraft) {
+        let is_written = |one: &&ServerBlock<'_>| one.to_https.is_none() || one.scope.has("return");
+        let is_redirected = file.tls.has("redirect");
+        for one in servers.iter().filter(|one| !is_redirected && !is_written(one)) {
+            let why = "it redirects plain HTTP to HTTPS, and all of the site is served over plain \
+                       HTTP here: set `redirect` in [tls]";
+            for condition in &one.conditions {
+                self.report.access_left_out(&condition.place, &condition.shown(), why);
+            }
         }
     }
 

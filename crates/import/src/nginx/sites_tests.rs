@@ -188,6 +188,11 @@ fn an_if_about_the_scheme_is_the_redirect_of_tls_or_is_named() {
         let report = of(test, to).report;
         assert!(!report.keeps_access(), "{test} {to}\n{report}");
     }
+    // No server has TLS.
+    let alone = "server { listen 80; server_name a.example; PHP \
+                 if ($scheme = http) { return 301 https://$host$request_uri; } }";
+    let report = of_servers(alone).report;
+    assert!(!report.keeps_access(), "{report}");
     let plain =
         "server { listen 80; server_name a.example; return 301 https://$host$request_uri; }";
     let tls = "server { TLS server_name a.example; PHP \
