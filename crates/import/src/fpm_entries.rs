@@ -1,5 +1,7 @@
 //! The entries of php-fpm's configuration, and the settings of a pool that they become.
 
+use maitred_rules::path::is_php_source;
+
 use crate::file_draft::{Placed, PoolDraft};
 use crate::report::{ImportReport, SourceLine};
 use crate::toml_text;
@@ -177,6 +179,11 @@ pub(crate) fn convert(
             let why = "set `access_log` of the site, and `access_log_format`";
             return report.left_out(place, &shown, why);
         }
+        ("security.limit_extensions", _) if has_other_ending(value) => {
+            let why = "only names that end in .php run here, and others are sent as files: rename \
+                       the scripts among them, or let php-fpm run them";
+            return report.access_left_out(place, &shown, why);
+        }
         ("apparmor_hat", _) => {
             let why = "it confines scripts, and pools have none: write a profile of AppArmor for \
                        maitred-php";
@@ -188,4 +195,11 @@ pub(crate) fn convert(
         }
     }
     report.kept(place, &shown);
+}
+
+/// Whether a list of endings has one that is none of PHP's source, which is never sent. Without a
+/// list, the old server alone says which files run.
+fn has_other_ending(list: &str) -> bool {
+    let mut endings = list.split_whitespace().filter(|ending| ending.starts_with('.'));
+    endings.any(|ending| !is_php_source(format!("a{ending}").as_bytes()))
 }

@@ -252,3 +252,18 @@ fn an_include_without_files_or_whose_files_are_not_known_is_named() {
     let endless = of(&FilesByName(&[("/fpm.conf", "include=/fpm.conf\n")]));
     assert!(endless.to_string().contains("more than 10 deep"), "{endless}");
 }
+
+#[test]
+fn files_that_a_pool_runs_and_that_are_sent_here_are_named() {
+    for (pool, is_kept) in [
+        ("security.limit_extensions = .php .html .htm", false),
+        ("security.limit_extensions = .inc", false),
+        ("security.limit_extensions = .php .php3 .php4 .php5 .php7 .phar .phtml", true),
+        ("security.limit_extensions =", true),
+    ] {
+        let fpm = ["/fpm.conf".to_owned()];
+        let imported = crate::nginx::import(&OnePool(pool), "/nginx.conf", &fpm);
+        let report = imported.expect("a configuration").report;
+        assert_eq!(report.keeps_access(), is_kept, "{pool}\n{report}");
+    }
+}

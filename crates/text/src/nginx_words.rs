@@ -60,17 +60,16 @@ pub fn words(text: &str) -> Vec<Token> {
             letters.next();
         } else {
             word.push(letter);
-            let mut before = letter;
-            // `${name}` is part of a word.
+            let (mut is_escaped, mut is_variable) = (letter == '\\', letter == '$');
+            // `${name}` is part of a word, and so is `}` after any letter.
             while let Some(next) = letters.next_if(|next| {
-                let ends = next.is_whitespace() || matches!(next, ';' | '{' | '}');
-                !ends
-                    || (*next == '{' && before == '$')
-                    || (*next == '}' && word.contains("${"))
-                    || (before == '\\' && !next.is_whitespace())
+                let ends = next.is_whitespace() || matches!(next, ';' | '{');
+                is_escaped || !ends || (*next == '{' && is_variable)
             }) {
+                line += usize::from(next == '\n');
                 word.push(next);
-                before = next;
+                is_variable = next == '$' && !is_escaped;
+                is_escaped = next == '\\' && !is_escaped;
             }
         }
         let text = unescaped(&word);
@@ -112,5 +111,21 @@ mod tests {
         let texts = |text| words(text).into_iter().map(|word| word.text).collect::<Vec<_>>();
         assert_eq!(texts(r"location ~ '\.php$' {}"), ["location", "~", r"\.php$", "{", "}"]);
         assert_eq!(texts(r#"a "x\ny\"z" \\d\.e;"#), ["a", "x\ny\"z", r"\d\.e", ";"]);
+    }
+
+    #[test]
+    fn a_backslash_keeps_the_next_letter_alone_in_a_word() {
+        let texts = |text| words(text).into_iter().map(|word| word.text).collect::<Vec<_>>();
+        assert_eq!(texts(r"a b\\; c d;"), ["a", r"b\", ";", "c", "d", ";"]);
+        assert_eq!(texts(r"a b\; c;"), ["a", r"b\;", "c", ";"]);
+        assert_eq!(texts(r"~ ^/a\ b {"), ["~", r"^/a\ b", "{"]);
+        assert_eq!(texts(r"a \${b} c"), ["a", r"\$", "{", "b}", "c"]);
+    }
+
+    #[test]
+    fn a_brace_closes_a_block_at_the_begin_of_a_word_alone() {
+        let texts = |text| words(text).into_iter().map(|word| word.text).collect::<Vec<_>>();
+        assert_eq!(texts("a b}c;"), ["a", "b}c", ";"]);
+        assert_eq!(texts("a { b; } c ${d}e;}"), ["a", "{", "b", ";", "}", "c", "${d}e", ";", "}"]);
     }
 }

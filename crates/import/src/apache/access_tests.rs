@@ -82,6 +82,12 @@ pub(super) fn of_host(lines: &str) -> Imported {
     import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
 }
 
+/// The import of virtual hosts.
+pub(super) fn of_hosts(hosts: &str) -> Imported {
+    let conf = format!("LoadModule rewrite_module /m.so\nListen 80\nListen 443\n{hosts}");
+    import(&AccessConf(conf), "/apache2.conf", &["/fpm.conf".to_owned()]).expect("a site")
+}
+
 /// The configuration that is written.
 pub(super) fn written(imported: &Imported) -> maitred_config::Config {
     let parsed = maitred_config::parse(&imported.toml, std::path::Path::new("/x/maitred.toml"));

@@ -4,6 +4,15 @@ use crate::listen_addresses::Listen;
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
 
+/// The directives of Debian's `000-default.conf`, with their values where they matter.
+const WELCOME: [(&str, Option<&str>); 5] = [
+    ("ServerAdmin", None),
+    ("DocumentRoot", Some("/var/www/html")),
+    ("ErrorLog", None),
+    ("CustomLog", None),
+    ("LogLevel", None),
+];
+
 /// A virtual host, or the server itself.
 pub(super) struct VirtualHost<'a> {
     /// `<VirtualHost>`; none: the server itself.
@@ -73,6 +82,32 @@ impl VirtualHost<'_> {
     /// Whether it does nothing but redirect to HTTPS.
     pub fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()
+    }
+
+    /// Whether it redirects plain HTTP of a site that is served over TLS.
+    pub fn leads_to_site(&self, all: &[VirtualHost<'_>]) -> bool {
+        let is_site = |one: &VirtualHost<'_>| {
+            let shares_name = self.names.iter().any(|name| one.names.contains(name));
+            let has_wildcard = |host: &VirtualHost<'_>| {
+                !host.wildcards.is_empty() || host.names.iter().any(|name| name.contains('*'))
+            };
+            one.has_tls()
+                && (shares_name
+                    || self.names.is_empty()
+                    || one.names.is_empty()
+                    || has_wildcard(self)
+                    || has_wildcard(one))
+        };
+        self.to_https.is_some() && all.iter().any(is_site)
+    }
+
+    /// Whether it is the host of Debian's package: no name, and a welcome page.
+    pub fn is_welcome_page(&self) -> bool {
+        let is_usual = |one: &Directive| match WELCOME.iter().find(|(name, _)| one.is(name)) {
+            Some((_, value)) => value.is_none_or(|value| one.first() == value),
+            None => false,
+        };
+        self.section.is_some() && !self.has_tls() && self.directives.iter().all(is_usual)
     }
 
     /// Whether Apache may take it in place of a later one: they have an address in common. One that

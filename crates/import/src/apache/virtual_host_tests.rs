@@ -1,6 +1,6 @@
 //! Virtual hosts as a whole: names, macros, TLS.
 
-use super::access_tests::{expect_denied, of_host};
+use super::access_tests::{expect_denied, of_host, of_hosts};
 use crate::Imported;
 use crate::report::Outcome;
 
@@ -109,5 +109,23 @@ fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
     ] {
         let imported = with(name, plain);
         assert!(!is_left_out(&imported), "{}\n{}", imported.report, imported.toml);
+    }
+}
+
+#[test]
+fn redirects_to_https_stay_beside_debians_default_host_or_are_named() {
+    let redirect = "<VirtualHost *:80>\nServerName b.example\n\
+                    Redirect permanent / https://b.example/\n</VirtualHost>\n";
+    let tls = "<VirtualHost *:443>\nServerName b.example\nSSLEngine on\n\
+               SSLCertificateFile /c.pem\nDocumentRoot /srv/b\n";
+    let beside_a = of_host(&format!("</VirtualHost>\n{redirect}{tls}"));
+    assert!(!beside_a.report.keeps_access(), "{}", beside_a.report);
+    let welcome = "<VirtualHost *:80>\nServerAdmin webmaster@localhost\n\
+                   DocumentRoot /var/www/html\nErrorLog ${APACHE_LOG_DIR}/error.log\n\
+                   CustomLog ${APACHE_LOG_DIR}/access.log combined\n</VirtualHost>\n";
+    for (plain, is_kept) in [(redirect, true), ("", false)] {
+        let imported = of_hosts(&format!("{welcome}{plain}{tls}</VirtualHost>\n"));
+        assert_eq!(imported.toml.contains("redirect = 301"), is_kept, "{}", imported.toml);
+        assert_eq!(imported.report.keeps_access(), is_kept, "{plain}\n{}", imported.report);
     }
 }

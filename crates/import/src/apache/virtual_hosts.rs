@@ -315,11 +315,16 @@ impl<'a> HostsImport<'_, 'a> {
     fn redirect_to_https(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
         let redirects = hosts.iter().find_map(|one| Some((one, one.to_https?)));
         let is_plain = |one: &&VirtualHost<'_>| one.has_plain() && one.to_https.is_none();
-        let plain = hosts.iter().find(is_plain);
+        let stays = |one: &&VirtualHost<'_>| is_plain(one) && !one.is_welcome_page();
+        let plain = hosts.iter().find(stays);
         match (redirects.filter(|_| !file.tls.is_empty()), plain) {
             (Some((first, status)), None) => {
                 let status = if [301, 308].contains(&status) { status } else { 301 };
                 file.tls.set("redirect", Placed::new(status.to_string(), &first.place));
+                for page in hosts.iter().filter(is_plain) {
+                    let why = "plain HTTP is redirected to HTTPS for all sites, also for this one";
+                    self.report.changed(&page.place, "<VirtualHost", why);
+                }
             }
             (Some((first, _)), Some(plain)) => {
                 let why = format!(
@@ -327,12 +332,17 @@ impl<'a> HostsImport<'_, 'a> {
                      served over it: set `redirect` in [tls]",
                     plain.place
                 );
-                self.report.left_out(&first.place, "redirect to https", &why);
+                let what = "redirect to https";
+                match hosts.iter().find(|one| one.leads_to_site(hosts)) {
+                    Some(one) => self.report.access_left_out(&one.place, what, &why),
+                    None => self.report.left_out(&first.place, what, &why),
+                }
             }
             (None, _) => {}
         }
         let is_alone = |one: &&VirtualHost<'_>| one.is_over_tls_alone(hosts);
-        for host in hosts.iter().filter(|_| plain.is_some()).filter(is_alone) {
+        let is_served = hosts.iter().any(|one| is_plain(&one)) && !file.tls.has("redirect");
+        for host in hosts.iter().filter(|_| is_served).filter(is_alone) {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
             self.report.access_left_out(&host.place, "<VirtualHost", why);

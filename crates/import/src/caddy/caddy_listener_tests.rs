@@ -31,6 +31,17 @@ fn the_tls_of_a_site_never_vanishes() {
     }
 }
 
+#[test]
+fn redirects_to_https_beside_a_site_over_plain_http_are_named() {
+    let site = |address: &str| format!("{address} {{\n{FILES}\n}}\n");
+    let alone = of(&site("a.example"));
+    assert!(alone.toml.contains("redirect = 308"), "{}", alone.toml);
+    assert!(alone.report.keeps_access(), "{}", alone.report);
+    let beside = of(&(site("a.example") + &site("http://b.example")));
+    assert!(!beside.toml.contains("redirect = "), "{}", beside.toml);
+    assert!(!beside.report.keeps_access(), "{}", beside.report);
+}
+
 /// Global options with proxies, before a site that refuses clients.
 fn behind(servers: &str, client: &str) -> crate::Imported {
     of(&format!("{{\n{servers}\n}}\n:80 {{\n{client}\nrespond @out 403\n{FILES}\n}}"))

@@ -220,7 +220,7 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
                      served over it: set `redirect` in [tls]",
                     served.block.place
                 );
-                shared.report.left_out(&place, "redirects to HTTPS", &why);
+                shared.report.access_left_out(&place, "redirects to HTTPS", &why);
             }
             (false, _) => {}
         }

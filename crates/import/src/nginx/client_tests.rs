@@ -25,17 +25,29 @@ const OF_ADDRESS: [&str; 21] = [
     "uri",
 ];
 
+/// Variables about the connection's encryption.
+const OF_SCHEME: [&str; 3] = ["https", "scheme", "server_port"];
+
 /// Whether a test may be about who the client is, or what it does: its address, a cookie, a header,
 /// a user, an argument, a certificate, a method, or a variable that another directive sets.
 pub(super) fn is_about_client(test: &str) -> bool {
+    variables(test).any(|name| !OF_ADDRESS.contains(&name))
+}
+
+/// Whether a test is about the use of TLS.
+pub(super) fn is_about_scheme(test: &str) -> bool {
+    variables(test).any(|name| OF_SCHEME.contains(&name))
+}
+
+/// The names of the variables in a test.
+fn variables(test: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let names = test.split('$').skip(1).map(|rest| {
+    let names = test.split('$').skip(1).map(move |rest| {
         let rest = rest.trim_start_matches('{');
         rest.split(|c| !is_name(c)).next().unwrap_or_default()
     });
     // The end of an expression, and groups of one for paths.
-    let mut names = names.filter(|name| name.starts_with(|c: char| !c.is_ascii_digit()));
-    names.any(|name| !OF_ADDRESS.contains(&name))
+    names.filter(|name| name.starts_with(|c: char| !c.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ const VALUE: &str = "values of cookies are not compared with it: pages for a coo
 const VARIABLES: [(&str, &str); 3] =
     [("cookie_", "cookies"), ("arg_", "parameters"), ("http_", "headers")];
 
+/// What may stand around an expression.
+const QUOTES: [char; 2] = ['"', '\''];
+
 /// PHP's own session cookie: private by default, and so beside those that replace the default.
 const PHP_SESSION: &str = "PHPSESSID";
 
@@ -208,6 +211,14 @@ impl<'a> ServerImport<'_, 'a> {
         Ok(lines)
     }
 
+    /// The scripts that a folder and a missing file lead to: nginx tests its variable `$uri` again
+    /// with their paths.
+    fn scripts_by_path(&self) -> impl Iterator<Item = &str> {
+        let names = ["front_controller", "index"].into_iter();
+        let lists = names.filter_map(|name| self.site.settings.value(name));
+        lists.flat_map(|list| list.split('"')).filter(|name| name.ends_with(".php"))
+    }
+
     /// What a variable of `fastcgi_cache_bypass` and `fastcgi_no_cache` stands for.
     fn exception(
         &self,
@@ -240,11 +251,31 @@ impl<'a> ServerImport<'_, 'a> {
                 if one.block.len() > 1 || one.block[0].argument(1) == "0" {
                     return Err((one, "`if` does more than one thing"));
                 }
+                if self.scripts_by_path().any(|script| is_for_path(one, script)) {
+                    return Err((
+                        one,
+                        "the script of a folder or of a missing file is an exception",
+                    ));
+                }
                 condition(one, lines)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a test for `$uri` is true for a path.
+fn is_for_path(condition: &Directive, path: &str) -> bool {
+    let test = condition.arguments.join(" ");
+    let test = test.trim_start_matches('(').trim_end_matches(')').trim();
+    let parts: Vec<&str> = test.splitn(3, ' ').collect();
+    let expression = match parts.as_slice() {
+        ["$uri", "~", text] => text.trim_matches(QUOTES).to_owned(),
+        ["$uri", "~*", text] => format!("(?i){}", text.trim_matches(QUOTES)),
+        _ => return false,
+    };
+    let regex = pcre2::bytes::Regex::new(&expression);
+    regex.is_ok_and(|regex| regex.is_match(path.as_bytes()).unwrap_or(true))
 }
 
 /// Whether no location runs scripts but the one with the cache, which is that of all scripts here.
@@ -330,7 +361,7 @@ fn condition<'a>(
     let test = line.arguments.join(" ");
     let test = test.trim_start_matches('(').trim_end_matches(')').trim();
     let parts: Vec<&str> = test.splitn(3, ' ').collect();
-    let unquoted = |text: &str| text.trim_matches(['"', '\'']).to_owned();
+    let unquoted = |text: &str| text.trim_matches(QUOTES).to_owned();
     match parts.as_slice() {
         // Only responses to GET are ever stored.
         ["$request_method", "=", "POST"] => lines.used.push(line),

@@ -2,6 +2,9 @@
 
 use super::server_block::ServerBlock;
 
+/// The requested path in a target, the longest first.
+const PATHS: [&str; 3] = ["$request_uri", "$uri$is_args$args", "$uri"];
+
 /// The names of all servers with TLS.
 pub(super) struct TlsNames {
     names: Vec<String>,
@@ -25,9 +28,13 @@ impl TlsNames {
 
     /// Whether a target is the same address over HTTPS, perhaps with another name that has TLS
     /// where all names have it.
-    pub(super) fn has_target(&self, to: &str, names: &[String]) -> bool {
+    pub(super) fn has_target(&self, to: &str, server: &ServerBlock<'_>) -> bool {
+        let names = &server.names;
         let have_tls = || !names.is_empty() && names.iter().all(|name| self.has(name));
-        let is_known = |host: String| self.has(&host) && have_tls();
+        let is_known = |host: String| {
+            let host = if host == "$server_name" { server.server_name() } else { &host };
+            !host.is_empty() && self.has(host) && have_tls()
+        };
         is_same_over_https(to, names) || https_host(to).is_some_and(is_known)
     }
 }
@@ -44,7 +51,7 @@ pub(super) fn covers(names: &[String], name: &str) -> bool {
 /// The host of a target that is the requested path over HTTPS.
 pub(super) fn https_host(to: &str) -> Option<String> {
     let rest = to.strip_prefix("https://")?.replace("${", "$").replace('}', "");
-    rest.strip_suffix("$request_uri").map(str::to_owned)
+    PATHS.iter().find_map(|path| rest.strip_suffix(path)).map(str::to_owned)
 }
 
 /// Whether a target is the same address over HTTPS.

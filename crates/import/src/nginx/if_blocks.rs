@@ -1,6 +1,6 @@
 //! `if`: what has a counterpart, and what decides who may see what.
 
-use super::client_tests::is_about_client;
+use super::client_tests::{is_about_client, is_about_scheme};
 use super::location::Location;
 use super::own_paths::leads_elsewhere;
 use super::redirect_target::{TargetKind, target};
@@ -76,7 +76,11 @@ impl<'a> ServerImport<'_, 'a> {
         });
         let leads = |one: &Directive| ["return", "rewrite"].contains(&one.name.as_str());
         let is_about_file = test.trim_start_matches('!').starts_with('-');
+        let is_secure = |one: &Directive| leads(one) && !one.argument(1).starts_with("http://");
         let is_gate = condition.block.iter().any(leads) && is_about_client(test)
+            || self.has_plain_http
+                && is_about_scheme(test)
+                && condition.block.iter().any(is_secure)
             || condition.block.iter().any(leads_elsewhere) && !is_about_file;
         let what = condition.shown();
         condition.block.iter().for_each(|one| self.report.cover(one));

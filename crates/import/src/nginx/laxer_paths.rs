@@ -3,6 +3,8 @@
 //! The rules of import are many, and each may miss a case. This is the last of them, and knows none
 //! of the others: it looks at paths for all expressions and prefixes of a server, and compares.
 
+use maitred_rules::path::is_php_source;
+
 use super::location_search::{Found, SearchedServer};
 use super::scope::Scope;
 use super::served_sites;
@@ -57,7 +59,10 @@ fn laxer(found: &Found<'_>, site: &WrittenSite, path: &str) -> Option<&'static s
         (Behind::File, Behind::Server) if !path.rsplit('/').next()?.contains('.') => {
             Some("nginx passes nothing to another server")
         }
-        // A location that passes files to PHP is named by the rules for PHP.
+        // php-fpm refuses names that are none of scripts, or runs them as scripts.
+        (Behind::Script, Behind::File) if has_other_ending(path) => {
+            Some("nginx passes it to PHP, and sends no file")
+        }
         (Behind::Script, Behind::File) => None,
         (Behind::File, Behind::File) if is_other() => Some("nginx sends no file of this folder"),
         (Behind::Script, Behind::Script) if is_other() => {
@@ -68,6 +73,15 @@ fn laxer(found: &Found<'_>, site: &WrittenSite, path: &str) -> Option<&'static s
         }
         _ => None,
     }
+}
+
+/// Whether the name of a path has an ending, and none of a script: a name without one may be a page
+/// of php-fpm itself, such as `/fpm-status`.
+fn has_other_ending(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    // The dot of `^/update.php` is any letter.
+    let is_script = |name: &str| name.ends_with("php") || is_php_source(name.as_bytes());
+    name.contains('.') && !path.split('/').any(is_script)
 }
 
 /// Whether a file is that of nginx, where a relative name is one below any folder.

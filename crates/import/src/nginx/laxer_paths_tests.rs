@@ -215,3 +215,40 @@ fn a_result_that_cannot_be_compared_is_named() {
     let report = of_http(&http, "").report.to_string();
     assert!(report.contains("the result could not be compared"), "{report}");
 }
+
+#[test]
+fn a_file_that_nginx_passes_to_php_is_not_sent() {
+    let php = |path: &str| PHP.replace(r"\.php$", path);
+    says_laxer(&[
+        &php(r"\.(php|html?)$"),
+        &php(r"\.(html|php)(/|$)"),
+        &php("^/phpmyadmin/"),
+        &php("^/(php-app|x)/"),
+        &format!("PHP {}", php("/contact.html").replace('~', "=")),
+    ]);
+    says_nothing(&[
+        &php(r"\.php(/|$)"),
+        &php(r"[^/]\.php(/|$)"),
+        &php(r"\.(php|phar)(/|$)"),
+        &php(r"\.ph(p[3457]?|t|tml)$"),
+        &php(r"\.php$|^/update.php"),
+        &format!("PHP {}", php("/fpm-status").replace('~', "=")),
+    ]);
+}
+
+#[test]
+fn a_refusal_has_the_paths_below_a_script_that_runs_by_its_exact_name() {
+    let below = |path: &str| {
+        let toml = of_server(&format!(
+            "location / {{ return 403; }} \
+             location {path} {{ fastcgi_pass unix:/run/php.sock; }}"
+        ))
+        .toml;
+        let written = WrittenSites::of_toml(&toml, &written_from(&toml));
+        let site = written.from("/nginx.conf:1").expect("a site");
+        assert_eq!(site.serve("/index.php").behind, Behind::Script, "{toml}");
+        site.serve("/index.php/admin").behind
+    };
+    assert_eq!(below("= /index.php"), Behind::Nothing);
+    assert_ne!(below(r"~ ^/index\.php(/|$)"), Behind::Nothing);
+}

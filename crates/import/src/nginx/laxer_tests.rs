@@ -284,10 +284,13 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
         "if ($uri ~ ^/private/) { rewrite ^ $login_page last; }",
         "if ($host ~ ^(.+)\\.example$) { rewrite ^ /$1$uri break; }",
         "rewrite ^/private/(.*)$ denied/$1 last;",
+        "location /a/ { if ($scheme = http) { return 301 https://$host$request_uri; } }",
+        "location /a/ { if ($server_port != 443) { rewrite ^ https://a.example/ redirect; } }",
     ]);
     says_nothing(&[
         "if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; }",
         "if ($http_user_agent ~ bot) { return 302 /bots; }",
+        "location /a/ { if ($scheme = https) { return 301 http://$host$request_uri; } }",
         "rewrite ^/members/(.*)$ /members.php?f=$1 last;",
         "location ~ ^/static/v1/ { rewrite ^/static/v1/(.*)$ /static/$1 last; }",
         "rewrite ^/favicon\\.ico$ /img/favicon.ico last;",
@@ -301,7 +304,13 @@ fn what_redirects_clients_or_leads_to_a_script_is_a_gate() {
 #[test]
 fn headers_that_name_the_user_are_those_of_clients() {
     let proxy = "location /a/ { proxy_pass http://127.0.0.1:3000; proxy_set_header";
-    for header in ["X-Remote-User $remote_user", "X-User \"\"", "X-Verify $ssl_client_verify"] {
+    for header in [
+        "X-Remote-User $remote_user",
+        "X-User \"\"",
+        "X-Verify $ssl_client_verify",
+        "X-Forwarded-Host $server_name",
+        "X-Forwarded-Host a.example",
+    ] {
         says_laxer(&[&format!("{proxy} {header}; }}")]);
     }
     for header in [
@@ -310,6 +319,8 @@ fn headers_that_name_the_user_are_those_of_clients() {
         "X-NginX-Proxy true",
         "Proxy \"\"",
         "X-Api-Key $http_x_api_key",
+        "X-Forwarded-Host $host",
+        "X-Real-IP $remote_addr",
     ] {
         says_nothing(&[&format!("{proxy} {header}; }}")]);
     }
@@ -320,6 +331,57 @@ fn headers_that_name_the_user_are_those_of_clients() {
     for param in ["HTTP_PROXY \"\"", "HTTP_HOST $host", "HTTP_AUTHORIZATION $http_authorization"] {
         says_nothing(&[&format!("{php} {param}; }}")]);
     }
+}
+
+#[test]
+fn a_path_in_another_encoding_is_named() {
+    says_laxer(&["PHP location /gesch\u{fffd}tzt/ { deny all; }", "root /srv/\u{fffd};"]);
+    says_nothing(&["# gesch\u{fffd}tzt\nPHP add_header X-Title \"B\u{fffd}cher\";"]);
+}
+
+#[test]
+fn an_upstream_server_gets_the_host_that_it_gets_from_nginx() {
+    let of = |pass: &str, header: &str| {
+        of_http(
+            &format!(
+                "upstream backend {{ server 127.0.0.1:8080; }} \
+                 upstream of_app {{ server 127.0.0.1:8081; }} \
+                 server {{ listen 80 default_server; return 444; }}\n\
+                 server {{ server_name a.example; \
+                 location / {{ proxy_pass http://{pass}; {header} }} }}"
+            ),
+            "",
+        )
+    };
+    for (pass, header, host) in [
+        ("backend", "", Some("backend")),
+        ("backend", "proxy_set_header Host $proxy_host;", Some("backend")),
+        ("of_app", "", Some("of_app")),
+        ("127.0.0.1:3000", "", Some("127.0.0.1:3000")),
+        ("unix:/run/a.sock", "", Some("localhost")),
+        ("backend", "proxy_set_header Host $server_name;", Some("a.example")),
+        ("backend", "proxy_set_header Host b.example;", Some("b.example")),
+        ("backend", "proxy_set_header Host ${host};", None),
+    ] {
+        let Imported { toml, report, .. } = of(pass, header);
+        let expected = host.map(|host| format!("host = \"{host}\""));
+        let is_right = match &expected {
+            Some(host) => toml.contains(host),
+            None => toml.contains("to = \"http://127.0.0.1:8080\"") && !toml.contains("host = "),
+        };
+        assert!(is_right, "{pass} {header}\n{toml}");
+        assert!(report.keeps_access(), "{pass} {header}\n{report}");
+    }
+    for value in ["$http_x_forwarded_host", "$host:8080", "app.$host"] {
+        let Imported { toml, report, .. } =
+            of("backend", &format!("proxy_set_header Host {value};"));
+        assert!(toml.contains("status = 404") && !toml.contains("to = \"http://"), "{toml}");
+        assert!(report.to_string().contains("is not fixed"), "{report}");
+    }
+    let report = of("backend", "proxy_set_header X-Real-IP $remote_addr;").report;
+    assert!(report.to_string().contains("gets no such header"), "{report}");
+    let report = of("backend", "proxy_set_header X-Forwarded-Host $server_name;").report;
+    assert!(report.keeps_access(), "{report}");
 }
 
 #[test]

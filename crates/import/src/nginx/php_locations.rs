@@ -58,7 +58,8 @@ impl<'a> ServerImport<'_, 'a> {
     /// A location that passes all paths to PHP hides the files in its folder.
     fn files_in(&mut self, location: &Location<'a>) {
         let is_for_scripts = match &location.matcher {
-            Matcher::Regex(text) => text.contains("php"),
+            // The last check finds endings of files among them.
+            Matcher::Regex(text) => text.contains("php") || text.contains(r"\.ph"),
             Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
             Matcher::Exact(_) | Matcher::Named(_) => true,
         };

@@ -21,7 +21,18 @@ const BODY: &str = "\"1M\"";
 const ANY_BODY: &str = "\"1024G\"";
 
 /// Headers for upstream servers that maitred sends itself, or drops.
-const USUAL: [&str; 6] = ["host", "upgrade", "connection", "x-real-ip", "accept-encoding", "proxy"];
+const USUAL: [&str; 7] = [
+    "host",
+    "upgrade",
+    "connection",
+    "accept-encoding",
+    "proxy",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+];
+
+/// Values of a header that are the host of the request.
+const REQUESTED_HOST: [&str; 3] = ["$host", "$http_host", "$host:$server_port"];
 
 /// Headers by which no application knows a user that the proxy has found.
 const NO_TRUST: [&str; 13] = [
@@ -334,6 +345,7 @@ impl<'a> ServerImport<'_, 'a> {
                 None => (rest.to_owned(), ""),
             },
         };
+        let named = server.clone();
         let server = match self.upstreams.get(&server).map(Vec::as_slice) {
             Some([one]) => one.clone(),
             Some(several) => {
@@ -366,13 +378,8 @@ impl<'a> ServerImport<'_, 'a> {
         }
         let headers = location.scope.group(&["proxy_set_header"]);
         let host = headers.iter().find(|one| one.first().eq_ignore_ascii_case("host"));
-        match host.map(|one| one.argument(1)) {
-            Some("$host" | "$http_host" | "$host:$server_port") => {}
-            Some(fixed) if !fixed.contains('$') => fields.push(("host", toml_text::string(fixed))),
-            _ if server.starts_with("unix:") => {
-                fields.push(("host", toml_text::string("localhost")));
-            }
-            _ => fields.push(("host", toml_text::string(&server))),
+        if let Some(host) = self.host_for_upstream(host.map(|one| one.argument(1)), &named)? {
+            fields.push(("host", toml_text::string(&host)));
         }
         headers.iter().for_each(|one| self.proxy_header(one));
         if let Some(time) = location.scope.get("proxy_read_timeout") {
@@ -384,12 +391,44 @@ impl<'a> ServerImport<'_, 'a> {
         Ok(toml_text::table(fields))
     }
 
+    /// The Host header that an upstream server gets, which the configuration names like this:
+    /// nothing if it is that of the request.
+    fn host_for_upstream(
+        &self,
+        value: Option<&str>,
+        named: &str,
+    ) -> Result<Option<String>, String> {
+        let value = value.map(|value| value.replace("${", "$").replace('}', ""));
+        match value.as_deref() {
+            Some(value) if REQUESTED_HOST.contains(&value) => Ok(None),
+            None | Some("$proxy_host") if named.starts_with("unix:") => {
+                Ok(Some("localhost".to_owned()))
+            }
+            None | Some("$proxy_host") => Ok(Some(named.to_owned())),
+            Some("$server_name") if !self.name().is_empty() => Ok(Some(self.name().to_owned())),
+            Some(value) if value.contains('$') => Err(format!("its Host `{value}` is not fixed")),
+            Some(fixed) => Ok(Some(fixed.to_owned())),
+        }
+    }
+
     /// `X-Forwarded-…`, `Upgrade` and `Connection` are what maitred sends anyway.
     fn proxy_header(&mut self, header: &Directive) {
         let (name, value) = (header.first().to_ascii_lowercase(), header.argument(1));
-        let is_usual = USUAL.contains(&name.as_str()) || name.starts_with("x-forwarded-");
+        let is_host = name == "x-forwarded-host"
+            && (REQUESTED_HOST.contains(&value) || self.has_only_host(value));
+        let is_usual = USUAL.contains(&name.as_str()) || is_host;
         if is_usual || value == format!("$http_{}", name.replace('-', "_")) {
             return self.keep(header);
+        }
+        if name == "x-forwarded-host" {
+            let why = "the upstream server gets the Host header of clients: list the names of the \
+                       site in `hosts`";
+            return self.report.access_left_out(&header.place, &header.shown(), why);
+        }
+        if name == "x-real-ip" || name.starts_with("x-forwarded-") {
+            let why = "the upstream server gets no such header: X-Forwarded-For has the client's \
+                       address";
+            return self.report.left_out(&header.place, &header.shown(), why);
         }
         if NO_TRUST.contains(&name.as_str()) {
             let why = "the upstream server gets the header of the client";

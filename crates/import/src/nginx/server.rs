@@ -64,6 +64,8 @@ pub(super) struct ServerImport<'w, 'a> {
     pub(super) first_regex: Option<SourceLine>,
     /// The regular expressions of all such locations.
     pub(super) regexes: Vec<String>,
+    /// It has plain HTTP, which is not redirected to HTTPS for all sites.
+    pub(super) has_plain_http: bool,
     names: Vec<String>,
 }
 
@@ -109,6 +111,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             scripts: Vec::new(),
             first_regex: None,
             regexes: Vec::new(),
+            has_plain_http: false,
             names,
         }
     }
@@ -241,8 +244,12 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         self.scripts = candidates.filter(|script| !script.is_empty()).filter(runs).collect();
         for script in self.scripts.iter().filter(|script| *script != ANY_SCRIPT) {
             let exact = LiteralPath { text: script.clone(), is_exact: true };
-            let below = LiteralPath { text: format!("{script}/"), is_exact: false };
-            let new = [exact, below].into_iter().filter(|one| !self.literals.contains(one));
+            let path_info = format!("{script}/zz9");
+            // A location such as `= /index.php` has no paths below the script.
+            let below = Some(path_info)
+                .filter(&runs)
+                .map(|_| LiteralPath { text: format!("{script}/"), is_exact: false });
+            let new = below.into_iter().chain([exact]).filter(|one| !self.literals.contains(one));
             self.literals.extend(new.collect::<Vec<_>>());
         }
         let is_regex = |one: &&Location<'_>| {

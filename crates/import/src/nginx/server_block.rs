@@ -61,6 +61,36 @@ impl ServerBlock<'_> {
         self.listens.iter().any(|one| !one.is_tls)
     }
 
+    /// Others than this machine reach it over plain HTTP.
+    pub(super) fn has_open_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls && !one.is_loopback())
+    }
+
+    /// Its plain HTTP is neither a redirect to HTTPS nor closed.
+    pub(super) fn serves_plain(&self) -> bool {
+        self.has_plain() && self.redirect_status().is_none() && !self.is_closed
+    }
+
+    /// It redirects a name as another server does.
+    pub(super) fn moves(&self, other: &MovedName<'_>) -> bool {
+        self.moved.iter().any(|one| one.host == other.host && one.to == other.to)
+    }
+
+    /// All of its plain HTTP is redirected to HTTPS of its canonical name, and that by another
+    /// server.
+    pub(super) fn leads_to_canonical(&self, all: &[ServerBlock<'_>]) -> bool {
+        self.canonical.as_ref().is_some_and(|CanonicalName { name, others }| {
+            let leads = |one: &ServerBlock<'_>| one.is_only_redirect() && one.names.contains(name);
+            others.to.starts_with("https://") && all.iter().any(leads)
+        })
+    }
+
+    /// It runs and passes on nothing, and is for names that no server has, or for this machine: a
+    /// welcome page, or the state of the server.
+    pub(super) fn is_placeholder(&self) -> bool {
+        !self.has_tls() && (self.is_nameless() || !self.has_open_plain()) && !leads(self.directive)
+    }
+
     /// Plain HTTP is redirected to HTTPS, of whatever name, with this status.
     pub(super) fn redirect_status(&self) -> Option<u16> {
         self.to_https.or(self.to_one_name)
@@ -90,9 +120,24 @@ impl ServerBlock<'_> {
 }
 
 impl<'a> ServerBlock<'a> {
+    /// Each of its names has an `if` that leads it to HTTPS, or all other requests get its
+    /// `return`, as certbot writes it.
+    fn leads_all_to_https(&self) -> bool {
+        let leads = |name: &String| {
+            self.scope.own("if").any(|one| {
+                let test = unquoted(one);
+                let is_name = test.split_whitespace().last() == Some(name) && !test.contains('!');
+                let to = redirect_of(&one.block).map(|(to, _)| to).unwrap_or_default();
+                is_name && is_same_over_https(&to, &self.names)
+            })
+        };
+        self.scope.has("return") || self.names.iter().all(leads)
+    }
+
     /// The variable `$server_name`; empty if it is no name of a host.
-    fn server_name(&self) -> &'a str {
+    pub(super) fn server_name(&self) -> &'a str {
         let first = self.scope.own("server_name").next().map(Directive::first).unwrap_or_default();
+        let first = first.strip_prefix('.').unwrap_or(first);
         if self.names.iter().any(|name| name == first && !name.contains('*')) { first } else { "" }
     }
 
@@ -168,24 +213,27 @@ impl<'a> SitesImport<'_, 'a> {
     pub(super) fn whole(&mut self, block: &mut ServerBlock<'a>, tls: &TlsNames) {
         let conditions: Vec<&'a Directive> = block.scope.own("if").collect();
         for condition in conditions {
-            let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
+            let test = unquoted(condition);
             let parts: Vec<&str> = test.split_whitespace().collect();
             let Some((to, status)) = redirect_of(&condition.block) else { continue };
             match parts.as_slice() {
                 ["$scheme", "=", "http"]
+                | ["$scheme", "~" | "~*", "^http$"]
                 | ["$https", "=", ""]
                 | ["$https", "=" | "!=", "on"]
                 | ["$https"]
                 | ["$server_port", "=", "80"]
+                | ["$server_port", "!=", "443"]
                 | ["$scheme", "!=", "https"]
-                    if tls.has_target(&to, &block.names) =>
+                    if tls.has_target(&to, block) =>
                 {
                     self.leads_to_https(block, condition, &to, &status);
                 }
                 ["$host" | "$http_host", "=", name]
                     if is_same_over_https(&to, &block.names)
                         && !block.has_tls()
-                        && block.names.iter().any(|one| one == name) =>
+                        && block.names.iter().any(|one| one == name)
+                        && block.leads_all_to_https() =>
                 {
                     block.to_https = status.parse().ok();
                 }
@@ -223,7 +271,7 @@ impl<'a> SitesImport<'_, 'a> {
         let redirect = redirect_of(&block.directive.block)
             .or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
         let Some((to, status)) = redirect.filter(|_| is_simple && !block.has_tls()) else { return };
-        if tls.has_target(&to, &block.names) {
+        if tls.has_target(&to, block) {
             self.leads_to_https(block, block.directive, &to, &status);
         } else if block.is_nameless() && https_host(&to).is_some_and(|host| tls.has(&host)) {
             block.to_one_name = status.parse().ok();
@@ -294,6 +342,18 @@ pub(super) fn move_other_names(servers: &mut [ServerBlock<'_>]) {
             servers[index].names.push(name);
         }
     }
+}
+
+/// The test of an `if`.
+fn unquoted(condition: &Directive) -> String {
+    condition.arguments.join(" ").replace(['(', ')', '"', '\''], "")
+}
+
+/// Whether a block, or one in it, passes requests to another program, or leads them elsewhere.
+fn leads(block: &Directive) -> bool {
+    let is_elsewhere = |one: &Directive| one.name == "rewrite" || one.name.ends_with("_pass");
+    redirect_of(&block.block).is_some()
+        || block.block.iter().any(|one| is_elsewhere(one) || leads(one))
 }
 
 /// The target and the status, if a block does nothing but redirect.

@@ -45,6 +45,7 @@ impl<'a> SitesImport<'_, 'a> {
         self.listen(&servers, file);
         self.tls(&servers, file);
         self.https_redirect(&servers, file);
+        self.lost_conditions(&servers, file);
         // Names with TLS first: of two servers for a name, this one stays.
         let (tls, plain): (Vec<_>, Vec<_>) = servers.iter().partition(|one| one.has_tls());
         let mut taken = BTreeSet::new();
@@ -131,9 +132,6 @@ impl<'a> SitesImport<'_, 'a> {
 
     /// `redirect` in [tls], which is for all sites or for none.
     fn https_redirect(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
-        let is_plain = |one: &&ServerBlock<'_>| {
-            one.has_plain() && one.redirect_status().is_none() && !one.is_closed
-        };
         let has_both = !file.tls.is_empty() && file.server.has("listen");
         let redirects = servers.iter().find_map(|one| Some((one, one.redirect_status()?)));
         let tls_alone: Vec<&ServerBlock<'a>> =
@@ -142,7 +140,12 @@ impl<'a> SitesImport<'_, 'a> {
         let Some((first, status)) = redirects.or(alone).filter(|_| !file.tls.is_empty()) else {
             return;
         };
-        let Some(plain) = servers.iter().find(is_plain) else {
+        let is_open = servers.iter().any(ServerBlock::has_open_plain);
+        let mut plain = servers.iter().filter(|one| one.serves_plain());
+        let stays = |one: &&ServerBlock<'_>| {
+            (!is_open || !one.is_placeholder()) && !one.leads_to_canonical(servers)
+        };
+        let Some(plain) = plain.find(stays) else {
             let status = if [301, 308].contains(&status) { status } else { 301 };
             let status = Placed::new(status.to_string(), &first.directive.place);
             file.tls.set("redirect", status);
@@ -154,15 +157,30 @@ impl<'a> SitesImport<'_, 'a> {
                  served over it: set `redirect` in [tls]",
                 plain.directive.place
             );
-            self.report.left_out(&first.directive.place, "return 301 https://…", &why);
+            let what = "return 301 https://…";
+            match servers.iter().find(|one| leads_to_site(one, servers)) {
+                Some(one) => self.report.access_left_out(&one.directive.place, what, &why),
+                None => self.report.left_out(&first.directive.place, what, &why),
+            }
         }
-        let is_reached = |one: &ServerBlock<'_>| {
-            is_plain(&one) && one.listens.iter().any(|l| !l.is_tls && !l.is_loopback())
-        };
-        for one in tls_alone.iter().filter(|_| servers.iter().any(is_reached)) {
+        for one in tls_alone.iter().filter(|_| is_open) {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
             self.report.access_left_out(&one.directive.place, "listen", why);
+        }
+    }
+
+    /// Says which servers serve over plain HTTP what their `if` led to HTTPS. A `return` of the
+    /// server is in the file.
+    fn lost_conditions(&mut self, servers: &[ServerBlock<'a>], file: &FileDraft) {
+        let is_written = |one: &&ServerBlock<'_>| one.to_https.is_none() || one.scope.has("return");
+        let is_redirected = file.tls.has("redirect");
+        for one in servers.iter().filter(|one| !is_redirected && !is_written(one)) {
+            let why = "it redirects plain HTTP to HTTPS, and all of the site is served over plain \
+                       HTTP here: set `redirect` in [tls]";
+            for condition in &one.conditions {
+                self.report.access_left_out(&condition.place, &condition.shown(), why);
+            }
         }
     }
 
@@ -177,6 +195,10 @@ impl<'a> SitesImport<'_, 'a> {
                 let why = "plain HTTP is redirected to HTTPS, whatever the name";
                 self.report.changed(&back.place, &back.shown(), why);
             }
+        }
+        for one in servers.iter().filter(|one| one.serves_plain()) {
+            let why = "plain HTTP is redirected to HTTPS for all sites, also for this one";
+            self.report.changed(&one.directive.place, "listen", why);
         }
         for one in servers.iter().filter(|one| one.to_one_name.is_some()) {
             let why = "plain HTTP is redirected to HTTPS of the requested name, also of one \
@@ -237,6 +259,13 @@ impl<'a> SitesImport<'_, 'a> {
         }
         for moved in &server.moved {
             hosts.retain(|host| *host != moved.host);
+            let is_known = |one: &ServerBlock<'_>| one.has_tls() && one.moves(moved);
+            let is_lost = moved.to.starts_with("https://") && !file.tls.has("redirect");
+            if taken.contains(&moved.host) && is_lost && !all.iter().any(is_known) {
+                let why = "another server has this name, and is served over plain HTTP: set \
+                           `redirect` in [tls]";
+                self.report.access_left_out(&moved.from.place, &moved.from.shown(), why);
+            }
             if taken.insert(moved.host.clone()) {
                 file.sites.push(moved_site(moved, place, &self.fallback_root()));
             }
@@ -260,7 +289,7 @@ impl<'a> SitesImport<'_, 'a> {
         self.report.begin_server();
         self.report.imports(server.directive);
         server.conditions.iter().for_each(|one| self.report.cover(one));
-        let import = ServerImport::new(
+        let mut import = ServerImport::new(
             self.files,
             self.report,
             self.pools,
@@ -268,6 +297,7 @@ impl<'a> SitesImport<'_, 'a> {
             &server.scope,
             server.directive,
         );
+        import.has_plain_http = server.has_plain() && !file.tls.has("redirect");
         let mut site = import.import(&hosts, &fallback);
         self.reach(server, all, &mut site);
         file.sites.push(site);
@@ -334,9 +364,11 @@ impl<'a> SitesImport<'_, 'a> {
         let why = "it has no name, and another server is the site for unknown names at all \
                    addresses: give it a `server_name`, or serve it with a second maitred";
         let place = &server.directive.place;
-        match redirect_of(&server.directive.block) {
-            Some(_) => self.report.left_out(place, "server", why),
-            None => self.report.access_left_out(place, "server", why),
+        let is_refused =
+            server.is_placeholder() && all.iter().any(|one| one.is_default && one.is_closed);
+        match is_refused || redirect_of(&server.directive.block).is_some() {
+            true => self.report.left_out(place, "server", why),
+            false => self.report.access_left_out(place, "server", why),
         }
     }
 
@@ -393,13 +425,26 @@ fn challenge_folder(scope: &Scope<'_>, location: &Directive) -> Option<String> {
     Some(format!("{root}{}", CHALLENGES.trim_end_matches('/')))
 }
 
+/// Whether a server redirects plain HTTP of a site that is served over TLS.
+fn leads_to_site(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
+    let has_site = |tls: &ServerBlock<'_>| {
+        tls.has_tls()
+            && !tls.is_closed
+            && (server.names.is_empty()
+                || tls.is_nameless()
+                || server.names.iter().any(|name| tls.covers(name))
+                || tls.names.iter().any(|name| server.covers(name)))
+    };
+    server.redirect_status().is_some() && (server.has_tls() || all.iter().any(has_site))
+}
+
 /// Whether a server has names that no plain HTTP leads to.
 fn is_over_tls_alone(server: &ServerBlock<'_>, all: &[ServerBlock<'_>]) -> bool {
     let is_other = !server.has_tls() || server.has_plain() || server.is_closed;
     if is_other || redirect_of(&server.directive.block).is_some() {
         return false;
     }
-    let plain = || all.iter().filter(|one| one.has_plain() && !one.is_closed);
+    let plain = || all.iter().filter(|one| one.has_open_plain() && !one.is_closed);
     let leads = |one: &ServerBlock<'_>, name: &String| {
         let is_redirect = one.redirect_status().is_some();
         one.names.contains(name) || is_redirect && (one.names.is_empty() || one.covers(name))

@@ -109,6 +109,118 @@ fn a_site_over_tls_alone_is_not_served_over_plain_http() {
 }
 
 #[test]
+fn a_status_page_for_this_machine_leaves_a_site_over_tls_alone_so() {
+    let shop = "server { TLS server_name shop.example; PHP }";
+    let closed = "server { listen 80 default_server; return 444; }";
+    let to_shop = "server { listen 80 default_server; \
+                   return 301 https://shop.example$request_uri; }";
+    for other in [closed, to_shop] {
+        let of = |inner: &str| {
+            let inner = format!("server_name localhost; {inner}");
+            of_servers(&format!("server {{ listen 127.0.0.1:8080; {inner} }} {other} {shop}"))
+        };
+        let imported = of("location /s { stub_status; }");
+        assert!(imported.toml.contains("redirect = 301"), "{other}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{other}\n{}", imported.report);
+        assert!(imported.report.to_string().contains("also for this one"), "{}", imported.report);
+        // A server behind another program gets plain HTTP on purpose.
+        let imported = of("PHP");
+        assert!(!imported.toml.contains("redirect = 301"), "{other}\n{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{other}\n{}", imported.report);
+    }
+    let status = "server { listen 127.0.0.1:8080; location /s { stub_status; } }";
+    let imported = of_servers(&format!("{status} {closed} {shop}"));
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn redirects_to_https_stay_beside_a_site_over_plain_http_or_are_named() {
+    let redirect = "server { listen 80; server_name a.example; \
+                    return 301 https://$host$request_uri; }";
+    let site = "server { TLS server_name a.example; auth_basic x; auth_basic_user_file /f; PHP }";
+    let both = "server { listen 80; TLS server_name a.example; PHP \
+                if ($scheme = http) { return 301 https://$host$request_uri; } }";
+    for sites in [format!("{redirect} {site}"), both.to_owned()] {
+        let welcome = "server { listen 80 default_server; root /var/www/html; server_name _; \
+                       location / { try_files $uri $uri/ =404; } }";
+        let imported = of_servers(&format!("{welcome} {sites}"));
+        assert!(imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{sites}\n{}", imported.report);
+        for plain in ["server_name b.example; root /srv/b;", "server_name _; PHP"] {
+            let imported = of_servers(&format!("server {{ listen 80; {plain} }} {sites}"));
+            assert!(!imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
+            assert!(!imported.report.keeps_access(), "{plain} {sites}\n{}", imported.report);
+        }
+    }
+    // Another program has the certificate of this name.
+    let elsewhere = redirect.replace("a.example", "c.example");
+    let plain = "server { listen 80; listen 443 ssl; server_name b.example; root /srv/b; }";
+    let imported = of_servers(&format!("{plain} {elsewhere}"));
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn an_if_about_the_scheme_is_the_redirect_of_tls_or_is_named() {
+    let of = |test: &str, to: &str| {
+        of_servers(&format!(
+            "server {{ listen 80; TLS server_name example.com www.example.com; \
+             if ({test}) {{ return 301 https://{to}; }} \
+             auth_basic x; auth_basic_user_file /f; PHP }}"
+        ))
+    };
+    for (test, to) in [
+        ("$scheme = http", "$server_name$request_uri"),
+        ("$scheme = http", "$host$uri$is_args$args"),
+        ("$scheme = http", "$host$uri"),
+        ("$scheme ~ ^http$", "$host$request_uri"),
+        ("$server_port != 443", "$host$request_uri"),
+        ("$https != \"on\"", "$server_name$request_uri"),
+    ] {
+        let imported = of(test, to);
+        assert!(imported.toml.contains("redirect = 301"), "{test} {to}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{test} {to}\n{}", imported.report);
+    }
+    for (test, to) in [
+        ("$scheme = http", "other.example$request_uri"),
+        ("$scheme = http", "$host/login"),
+        ("$scheme !~ s", "$host$request_uri"),
+    ] {
+        let report = of(test, to).report;
+        assert!(!report.keeps_access(), "{test} {to}\n{report}");
+    }
+    // No server has TLS.
+    let alone = "server { listen 80; server_name a.example; PHP \
+                 if ($scheme = http) { return 301 https://$host$request_uri; } }";
+    let report = of_servers(alone).report;
+    assert!(!report.keeps_access(), "{report}");
+    let plain =
+        "server { listen 80; server_name a.example; return 301 https://$host$request_uri; }";
+    let tls = "server { TLS server_name a.example; PHP \
+               if ($scheme != https) { return 301 https://www.b.example; } }";
+    let report = of_servers(&format!("{plain} {tls}")).report;
+    assert!(report.keeps_access(), "{report}");
+}
+
+#[test]
+fn an_if_for_one_name_of_a_plain_server_redirects_no_other_one() {
+    let redirect = "if ($host = a.example) { return 301 https://$host$request_uri; }";
+    let tls = "server { TLS server_name a.example; PHP }";
+    let of = |lines: &str| {
+        let names = "listen 80; server_name a.example b.example;";
+        of_servers(&format!("server {{ {names} {redirect} {lines} }} {tls}"))
+    };
+    let imported = of("root /srv/b;");
+    assert!(site(&imported, "\"b.example\", \"*\"").contains("root = \"/srv/b\""));
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+    let other = redirect.replace("a.example", "b.example");
+    for lines in [other.as_str(), "return 404;"] {
+        let imported = of(lines);
+        assert!(imported.toml.contains("redirect = 301"), "{lines}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{lines}\n{}", imported.report);
+    }
+}
+
+#[test]
 fn a_redirect_to_https_of_one_of_several_names_is_that_of_tls() {
     let plain = "server { listen 80; server_name example.com www.example.com; \
                  return 301 https://www.example.com$request_uri; }";

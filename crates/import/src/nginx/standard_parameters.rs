@@ -89,7 +89,7 @@ impl<'a> ServerImport<'_, 'a> {
     }
 
     /// Whether the site has no host but this one, which may be the first name of the server.
-    fn has_only_host(&self, value: &str) -> bool {
+    pub(super) fn has_only_host(&self, value: &str) -> bool {
         let name = if value == "$server_name" { self.name() } else { value };
         let only = format!("[{}]", crate::toml_text::string(name));
         !name.is_empty() && self.site.settings.value("hosts").is_some_and(|hosts| hosts == only)

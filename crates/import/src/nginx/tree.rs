@@ -14,6 +14,9 @@ const MAX_DEPTH: usize = 20;
 /// Most directives of all files together.
 const MAX_DIRECTIVES: usize = 100_000;
 
+/// Directives whose letters clients or logs show, and that match nothing.
+const SHOWN_ALONE: [&str; 3] = ["add_header", "auth_basic", "log_format"];
+
 /// Reads the configuration in `main`, and what it includes.
 ///
 /// # Errors
@@ -73,6 +76,7 @@ impl TreeReader<'_> {
                     };
                     line.clear();
                     self.count(&directive, depth)?;
+                    self.encoding(&directive);
                     if word.kind == TokenKind::Open {
                         directive.block = self.block(file, words, at, depth + 1)?;
                     }
@@ -97,6 +101,16 @@ impl TreeReader<'_> {
         let left = self.left.checked_sub(1);
         self.left = left.ok_or(format!("{place}: more than {MAX_DIRECTIVES} directives"))?;
         Ok(())
+    }
+
+    /// Names a directive with letters that are no UTF-8, which match no path here.
+    fn encoding(&mut self, directive: &Directive) {
+        let has_other = |text: &String| text.contains(char::REPLACEMENT_CHARACTER);
+        let mut texts = directive.arguments.iter().chain([&directive.name]);
+        if !SHOWN_ALONE.contains(&directive.name.as_str()) && texts.any(has_other) {
+            let why = "it has letters that are no UTF-8: convert the file to UTF-8";
+            self.report.access_left_out(&directive.place, &directive.shown(), why);
+        }
     }
 
     fn include(&mut self, directive: &Directive, depth: usize) -> Result<Vec<Directive>, String> {
