@@ -17,6 +17,7 @@ mod host_responses;
 mod host_rewrites;
 mod host_scripts;
 mod includes;
+mod inherited_rules;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
@@ -30,6 +31,7 @@ mod rewrite_chain;
 mod script_merge;
 mod section_order;
 mod served_hosts;
+mod site_files;
 mod unrun_scripts;
 mod virtual_host;
 mod virtual_hosts;
@@ -42,6 +44,8 @@ mod config_reader_tests;
 mod context_tests;
 #[cfg(test)]
 mod htaccess_tests;
+#[cfg(test)]
+mod htaccess_tree_tests;
 #[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]

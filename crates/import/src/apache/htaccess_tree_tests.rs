@@ -1,0 +1,85 @@
+//! What several `.htaccess` files and the sections around them decide in Apache and not here, the
+//! import says.
+
+use super::*;
+
+/// The configuration of Apache, and `.htaccess` files by their folders.
+struct TreeConf<'t> {
+    apache: String,
+    files: &'t [(&'t str, &'t str)],
+}
+
+impl TreeConf<'_> {
+    /// The paths of all files.
+    fn paths(&self) -> impl Iterator<Item = (String, &str)> {
+        self.files.iter().map(|(folder, text)| (format!("{folder}/.htaccess"), *text))
+    }
+}
+
+impl FileReader for TreeConf<'_> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        if path == "/apache2.conf" {
+            return Ok(self.apache.clone());
+        }
+        let found = self.paths().find(|(name, _)| name == path);
+        found.map(|(_, text)| text.to_owned()).ok_or("it is missing".to_owned())
+    }
+
+    fn glob(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn below(&self, folder: &str, _: &str) -> Option<Vec<String>> {
+        let is_below = |path: &String| path.starts_with(&format!("{folder}/"));
+        Some(self.paths().map(|(path, _)| path).filter(is_below).collect())
+    }
+
+    fn resolved(&self, path: &str) -> Option<String> {
+        self.read(path).ok().map(|_| path.to_owned())
+    }
+}
+
+/// The import of a virtual host.
+fn imported(lines: &str, files: &[(&str, &str)]) -> Imported {
+    let apache = format!(
+        "LoadModule authz_core_module /m.so\nLoadModule rewrite_module /m.so\n\
+         LoadModule autoindex_module /m.so\nListen 80\n\
+         <VirtualHost *:80>\nServerName a.example\n{lines}\n</VirtualHost>\n"
+    );
+    import(&TreeConf { apache, files }, "/apache2.conf", &[]).expect("a site")
+}
+
+/// The folder `/srv/a` as the document root, whose `.htaccess` files apply.
+const ROOT: &str = "DocumentRoot /srv/a\n<Directory /srv/a>\nRequire all granted\n\
+                    AllowOverride All\n</Directory>\n";
+
+/// Whether some of these lines beside [`ROOT`] are left out as access.
+fn expect_left_out(lines: &str, files: &[(&str, &str)], is_access: bool) {
+    let report = imported(&format!("{ROOT}{lines}"), files).report;
+    assert_eq!(!report.keeps_access(), is_access, "{lines}\n{files:?}\n{report}");
+}
+
+#[test]
+fn rules_that_a_file_inherits_by_a_line_outside_of_it_are_left_out_as_access() {
+    let rules = "RewriteEngine on\nRewriteRule \\.sql$ - [F]";
+    let own = format!("RewriteOptions AllowNoSlash\n{rules}");
+    let of_folder =
+        |name: &str| format!("<Directory {name}>\nRewriteOptions Inherit\n</Directory>");
+    let (a, sub) = (("/srv/a", rules), ("/srv/a/sub", rules));
+    let (own_a, own_sub) = (("/srv/a", own.as_str()), ("/srv/a/sub", own.as_str()));
+    for option in ["Inherit", "InheritBefore", "inheritdown", "MergeBase InheritDownBefore"] {
+        let line = format!("RewriteOptions {option}");
+        expect_left_out(&line, &[a, sub], true);
+        expect_left_out(&line, &[a, ("/srv/a/sub", "RewriteEngine on")], true);
+        expect_left_out(&line, &[a], false);
+        expect_left_out(&line, &[sub, ("/srv/a/sub2", rules)], false);
+        expect_left_out(&line, &[own_a, own_sub], false);
+        let is_down = option.contains("own");
+        expect_left_out(&line, &[own_a, sub], !is_down);
+        expect_left_out(&line, &[a, own_sub], is_down);
+    }
+    expect_left_out("RewriteOptions MergeBase", &[a, sub], false);
+    expect_left_out(&of_folder("/srv/a"), &[a, sub], true);
+    expect_left_out(&of_folder("/srv/a/sub"), &[a, sub], true);
+    expect_left_out(&of_folder("/srv/a/other"), &[a, sub], false);
+}

@@ -1,0 +1,56 @@
+//! The `.htaccess` files of a site.
+
+use super::config_reader;
+use super::host_import::HostImport;
+use crate::source_directive::Directive;
+
+/// A `.htaccess` file.
+pub(super) struct HtaccessFile {
+    /// Its folder below the document root, without a slash at its end.
+    pub path: String,
+    /// Its lines.
+    pub lines: Vec<Directive>,
+}
+
+impl HtaccessFile {
+    /// Whether it has such a line, also in a section.
+    pub fn has(&self, is_such: impl Fn(&Directive) -> bool) -> bool {
+        has_line(&self.lines, &is_such)
+    }
+}
+
+fn has_line(lines: &[Directive], is_such: &dyn Fn(&Directive) -> bool) -> bool {
+    lines.iter().any(|line| is_such(line) || has_line(&line.block, is_such))
+}
+
+impl HostImport<'_, '_> {
+    /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
+    /// files can be read.
+    pub(super) fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
+        self.htaccess_files_in(&self.root)
+    }
+
+    /// The same for a folder.
+    pub(super) fn htaccess_files_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
+        let files = self.files_below(folder)?;
+        Some(files.into_iter().map(|file| file.lines).collect())
+    }
+
+    /// The `.htaccess` files of the site with their folders.
+    pub(super) fn files_of_site(&self) -> Option<Vec<HtaccessFile>> {
+        self.files_below(&self.root)
+    }
+
+    fn files_below(&self, folder: &str) -> Option<Vec<HtaccessFile>> {
+        let names = self.files.below(folder, ".htaccess")?;
+        if names.iter().any(|name| self.files.read(name).is_err()) {
+            return None;
+        }
+        let file = |name: &String| {
+            let lines = config_reader::htaccess(self.files, name, self.config).ok()?;
+            let path = name.strip_prefix(folder)?.strip_suffix("/.htaccess")?;
+            Some(HtaccessFile { path: path.to_owned(), lines })
+        };
+        Some(names.iter().filter_map(file).collect())
+    }
+}
