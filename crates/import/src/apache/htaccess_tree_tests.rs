@@ -83,3 +83,68 @@ fn rules_that_a_file_inherits_by_a_line_outside_of_it_are_left_out_as_access() {
     expect_left_out(&of_folder("/srv/a/sub"), &[a, sub], true);
     expect_left_out(&of_folder("/srv/a/other"), &[a, sub], false);
 }
+
+/// Whether lines with a document root of their own are left out as access.
+fn expect_host_left_out(lines: &str, files: &[(&str, &str)], is_access: bool) {
+    let report = imported(lines, files).report;
+    assert_eq!(!report.keeps_access(), is_access, "{lines}\n{files:?}\n{report}");
+}
+
+/// A section of a folder whose `.htaccess` files apply.
+fn allowing(folder: &str) -> String {
+    format!("<Directory \"{folder}\">\nAllowOverride All\nRequire all granted\n</Directory>")
+}
+
+#[test]
+fn files_above_the_document_root_are_looked_for_by_the_depth_of_a_pattern() {
+    let root = "DocumentRoot /home/alice/sites/www\n";
+    for (pattern, folder, is_access) in [
+        ("/home/*", "/home/alice", true),
+        ("/home/*", "/home/alice/sites", true),
+        ("/home/*", "/home", false),
+        ("/home/*/sites/www", "/home/alice/sites", false),
+        ("/home/[a-c]*/sites", "/home/alice/sites", true),
+        ("/home/[b-c]*/sites", "/home/alice/sites", false),
+        ("/home/alice/sites", "/home/alice", false),
+        ("/", "", true),
+    ] {
+        let lines = format!("{root}{}", allowing(pattern));
+        expect_host_left_out(&lines, &[(folder, "Require ip 10.0.0.0/8")], is_access);
+    }
+    let closed = "<Directory /home/alice/sites>\nAllowOverride None\n</Directory>";
+    let lines = format!("{root}{}\n{closed}", allowing("/home/*"));
+    for (folder, is_access) in [("/home/alice", true), ("/home/alice/sites", false)] {
+        expect_host_left_out(&lines, &[(folder, "Require ip 10.0.0.0/8")], is_access);
+    }
+}
+
+#[test]
+fn files_above_the_folder_of_an_alias_are_left_out_as_access() {
+    let alias = |section: &str| format!("Alias /data /srv/shared/data\n{}", allowing(section));
+    for (section, folder, is_access) in [
+        ("/srv/shared", "/srv/shared", true),
+        ("/srv/*", "/srv/shared", true),
+        ("/srv/shared", "/srv", false),
+        ("/srv/shared/data", "/srv/shared", false),
+    ] {
+        expect_left_out(&alias(section), &[(folder, "Require ip 10.0.0.0/8")], is_access);
+    }
+    let inner = format!("Alias /data /srv/a/b/data\n{}", allowing("/srv/a/b"));
+    expect_left_out(&inner, &[("/srv/a/b", "Require ip 10.0.0.0/8")], true);
+}
+
+#[test]
+fn the_overrides_of_an_expression_for_folders_are_ignored_as_in_apache() {
+    for section in ["DirectoryMatch \"^/srv/a\"", "Directory ~ \"^/srv/a\""] {
+        let name = section.split(' ').next().unwrap_or_default();
+        let of = |names: &str| format!("<{section}>\nAllowOverride {names}\n</{name}>");
+        let toml = imported(&format!("{ROOT}{}", of("None")), &[("/srv/a", "")]).toml;
+        assert!(toml.contains("htaccess = true"), "{section}\n{toml}");
+        let root = "DocumentRoot /srv/a\n<Directory /srv/a>\nAllowOverride None\n</Directory>\n";
+        let toml = imported(&format!("{root}{}", of("All")), &[("/srv/a", "")]).toml;
+        assert!(!toml.contains("htaccess = true"), "{section}\n{toml}");
+        let deeper =
+            format!("<{section}/b>\nAllowOverride None\n</{name}>").replace("\"/b", "/b\"");
+        expect_left_out(&deeper, &[("/srv/a/b", "Require all denied")], false);
+    }
+}
