@@ -1,4 +1,4 @@
-//! Rules of `.htaccess` files that others inherit by a `RewriteOptions` outside of them.
+//! Rules of `.htaccess` files that others inherit by the `RewriteOptions` of a `<Directory>`.
 
 use super::host_import::HostImport;
 use super::path_area::PathArea;
@@ -20,7 +20,9 @@ impl<'a> HostImport<'_, 'a> {
         if !self.site.settings.has("htaccess") {
             return;
         }
-        let sections = self.sections.iter().filter(|one| one.is_folder || one.section.is_none());
+        // Apache merges folders with each other before it merges them with the virtual host, and so
+        // the options of that decide about no file.
+        let sections = self.sections.iter().filter(|one| one.permits_files());
         let options = sections
             .flat_map(|one| one.all(OPTIONS).into_iter().map(|line| (one.area.clone(), line)));
         let is_one = |line: &Directive| has(line, &INHERITING) || has(line, &PASSING);
@@ -56,17 +58,18 @@ fn inherited(files: &[HtaccessFile], area: &PathArea, line: &Directive) -> Optio
     let is_rule = |line: &Directive| line.is("RewriteRule");
     // Any line of mod_rewrite takes the place of the rules around it.
     let is_rewriting = |line: &Directive| line.name.to_ascii_lowercase().starts_with("rewrite");
-    let has_own = |file: &HtaccessFile| file.has(|line| line.is(OPTIONS));
+    let decides = |words: &[&str], file: &HtaccessFile| {
+        let has_own = file.has(|line| line.is(OPTIONS));
+        has(line, words) && is_in(area, &file.path) && !has_own
+    };
     files.iter().filter(|outer| outer.has(is_rule)).find_map(|outer| {
-        let folder = PathArea::Below(outer.path.clone());
         let is_inner = |inner: &&HtaccessFile| {
-            let is_below = inner.path != outer.path && folder.has(&inner.path);
-            is_below && is_in(area, &inner.path) && inner.has(is_rewriting)
+            inner.path != outer.path && outer.is_around(&inner.path) && inner.has(is_rewriting)
         };
         files.iter().filter(is_inner).find_map(|inner| {
             let deciding = match () {
-                () if has(line, &INHERITING) && !has_own(inner) => inner,
-                () if has(line, &PASSING) && !has_own(outer) => outer,
+                () if decides(&INHERITING, inner) => inner,
+                () if decides(&PASSING, outer) => outer,
                 () => return None,
             };
             Some(format!(
