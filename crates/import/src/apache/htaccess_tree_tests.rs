@@ -60,28 +60,30 @@ fn expect_left_out(lines: &str, files: &[(&str, &str)], is_access: bool) {
 }
 
 #[test]
-fn rules_that_a_file_inherits_by_a_line_outside_of_it_are_left_out_as_access() {
+fn rules_that_a_file_inherits_by_the_section_of_a_folder_are_left_out_as_access() {
     let rules = "RewriteEngine on\nRewriteRule \\.sql$ - [F]";
     let own = format!("RewriteOptions AllowNoSlash\n{rules}");
-    let of_folder =
-        |name: &str| format!("<Directory {name}>\nRewriteOptions Inherit\n</Directory>");
+    let of = |folder: &str, option: &str| {
+        format!("<Directory {folder}>\nRewriteOptions {option}\n</Directory>")
+    };
     let (a, sub) = (("/srv/a", rules), ("/srv/a/sub", rules));
     let (own_a, own_sub) = (("/srv/a", own.as_str()), ("/srv/a/sub", own.as_str()));
     for option in ["Inherit", "InheritBefore", "inheritdown", "MergeBase InheritDownBefore"] {
-        let line = format!("RewriteOptions {option}");
+        let line = of("/srv/a", option);
+        let is_down = option.contains("own");
         expect_left_out(&line, &[a, sub], true);
         expect_left_out(&line, &[a, ("/srv/a/sub", "RewriteEngine on")], true);
+        expect_left_out(&line, &[a, ("/srv/a/sub", "Require all granted")], false);
         expect_left_out(&line, &[a], false);
         expect_left_out(&line, &[sub, ("/srv/a/sub2", rules)], false);
         expect_left_out(&line, &[own_a, own_sub], false);
-        let is_down = option.contains("own");
         expect_left_out(&line, &[own_a, sub], !is_down);
         expect_left_out(&line, &[a, own_sub], is_down);
+        expect_left_out(&of("/srv/a/sub", option), &[a, sub], !is_down);
+        expect_left_out(&of("/srv/a/other", option), &[a, sub], false);
+        expect_left_out(&format!("RewriteOptions {option}"), &[a, sub], false);
     }
-    expect_left_out("RewriteOptions MergeBase", &[a, sub], false);
-    expect_left_out(&of_folder("/srv/a"), &[a, sub], true);
-    expect_left_out(&of_folder("/srv/a/sub"), &[a, sub], true);
-    expect_left_out(&of_folder("/srv/a/other"), &[a, sub], false);
+    expect_left_out(&of("/srv/a", "MergeBase"), &[a, sub], false);
 }
 
 /// Whether lines with a document root of their own are left out as access.
@@ -146,5 +148,58 @@ fn the_overrides_of_an_expression_for_folders_are_ignored_as_in_apache() {
         let deeper =
             format!("<{section}/b>\nAllowOverride None\n</{name}>").replace("\"/b", "/b\"");
         expect_left_out(&deeper, &[("/srv/a/b", "Require all denied")], false);
+    }
+}
+
+#[test]
+fn lists_that_an_inner_section_refuses_and_an_outer_file_allows_are_left_out_as_access() {
+    let lists = ("/srv/a", "Options +Indexes");
+    let of = |section: &str, options: &str| {
+        let name = section.split(' ').next().unwrap_or_default();
+        format!("<{section}>\nOptions {options}\n</{name}>")
+    };
+    let folder = "Directory /srv/a/private";
+    for (section, options, files, is_access) in [
+        (folder, "-Indexes", vec![lists], true),
+        (folder, "FollowSymLinks", vec![("/srv/a", "<If true>\nOptions All\n</If>")], true),
+        (folder, "+Indexes", vec![lists], false),
+        (folder, "+FollowSymLinks", vec![lists], false),
+        (folder, "-Indexes", vec![("/srv/a", "Options -Indexes")], false),
+        (folder, "-Indexes", vec![("/srv/a/private", "Options +Indexes")], false),
+        (folder, "-Indexes", vec![("/srv/a/other", "Options +Indexes")], false),
+        (folder, "-Indexes", vec![lists, ("/srv/a/private", "Options -Indexes")], false),
+        ("Directory /srv/a", "-Indexes", vec![lists], false),
+        ("DirectoryMatch ^/srv/a/private", "-Indexes", vec![lists], true),
+        ("Location /", "-Indexes", vec![lists], true),
+        ("Location /private", "-Indexes", vec![("/srv/a/private", "Options +Indexes")], true),
+        ("Location /private", "-Indexes", vec![("/srv/a/other", "Options +Indexes")], false),
+    ] {
+        expect_left_out(&of(section, options), &files, is_access);
+    }
+}
+
+#[test]
+fn folders_where_apache_refuses_rewriting_are_left_out_as_access() {
+    let on = "RewriteEngine on\nRewriteRule ^ index.html";
+    let allowed = format!("Options +FollowSymLinks\n{on}");
+    let none = "<Directory /srv/a/data>\nOptions None\n</Directory>\n\
+                <Directory /srv/a/data/open>\nOptions FollowSymLinks\n</Directory>";
+    let regex = "<DirectoryMatch ^/srv/a/[^/]+/data>\nOptions None\n</DirectoryMatch>";
+    let (root, allowed_root) = (("/srv/a", on), ("/srv/a", allowed.as_str()));
+    for (lines, files, is_access) in [
+        (none, vec![root], true),
+        (none, vec![allowed_root], true),
+        (none, vec![("/srv/a/data", on)], true),
+        (none, vec![("/srv/a/data/b", on)], true),
+        (none, vec![("/srv/a/data/open", on)], false),
+        (none, vec![("/srv/a/other", on)], false),
+        (none, vec![("/srv/a", "RewriteEngine off")], false),
+        (none, vec![root, ("/srv/a/data", "RewriteEngine off")], false),
+        (none, vec![root, ("/srv/a/data", "Options SymLinksIfOwnerMatch")], false),
+        (none, vec![("/srv/a/data", allowed.as_str())], false),
+        (regex, vec![root], true),
+        (regex, vec![], false),
+    ] {
+        expect_left_out(lines, &files, is_access);
     }
 }

@@ -4,6 +4,7 @@ mod closed_paths;
 pub mod config_reader;
 mod defined_names;
 mod file_handlers;
+mod file_options;
 mod file_variables;
 mod folder_regex;
 mod host_access;

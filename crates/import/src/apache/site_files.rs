@@ -2,6 +2,7 @@
 
 use super::config_reader;
 use super::host_import::HostImport;
+use super::path_area::PathArea;
 use crate::source_directive::Directive;
 
 /// A `.htaccess` file.
@@ -16,6 +17,11 @@ impl HtaccessFile {
     /// Whether it has such a line, also in a section.
     pub fn has(&self, is_such: impl Fn(&Directive) -> bool) -> bool {
         has_line(&self.lines, &is_such)
+    }
+
+    /// Whether it is in a folder or above it.
+    pub fn is_around(&self, folder: &str) -> bool {
+        PathArea::Below(self.path.clone()).has(folder)
     }
 }
 
