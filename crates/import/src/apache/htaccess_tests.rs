@@ -170,6 +170,7 @@ fn a_variable_for_which_a_htaccess_file_asks_is_left_out_as_access() {
         (rule, redirected, true),
         (browser, "<If \"-n reqenv('bad_bot')\">\nRequire all denied\n</If>", true),
         (agents, "SetEnvIf bad_bot 1 refused\nDeny from env=refused", true),
+        (agents, "RewriteCond expr \"-n reqenv('bad_bot')\"\nRewriteRule ^ - [F]", true),
         (agents, "Deny from env=other", false),
         (agents, "Header set X bad_bot", false),
         ("", "Deny from env=bad_bot", false),
