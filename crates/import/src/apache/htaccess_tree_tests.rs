@@ -203,3 +203,42 @@ fn folders_where_apache_refuses_rewriting_are_left_out_as_access() {
         expect_left_out(lines, &files, is_access);
     }
 }
+
+#[test]
+fn names_of_hosts_by_which_a_file_decides_are_left_out_as_access_where_apache_looks_them_up() {
+    let variable = "SetEnvIf Remote_Host \"\\.evil\\.example$\" bad\nDeny from env=bad";
+    let rule = "RewriteCond %{REMOTE_HOST} \\.evil\\.example$\nRewriteRule ^ - [F]";
+    let inner = "<If \"%{REMOTE_HOST} =~ /evil/\">\nRequire all denied\n</If>";
+    for (lookups, file, is_access) in [
+        ("HostnameLookups On", variable, true),
+        ("HostnameLookups Double", rule, true),
+        ("<Directory /srv/a>\nHostnameLookups on\n</Directory>", inner, true),
+        ("HostnameLookups Off", rule, false),
+        ("", rule, false),
+        ("HostnameLookups On", "RewriteCond %{REMOTE_ADDR} ^10\nRewriteRule ^ - [F]", false),
+    ] {
+        expect_left_out(lookups, &[("/srv/a", file)], is_access);
+    }
+}
+
+#[test]
+fn types_that_keep_browsers_from_running_files_are_left_out_as_access() {
+    let inner = |line: &str| format!("<Directory /srv/a/up>\n{line}\n</Directory>");
+    for (lines, is_access) in [
+        (inner("ForceType text/plain"), true),
+        (inner("ForceType application/octet-stream"), true),
+        (inner("AddType \"text/plain;charset=utf-8\" .txt .HTML"), true),
+        (inner("RemoveType svg"), true),
+        ("AddType text/plain .svg".to_owned(), true),
+        ("<FilesMatch \"\\.(pdf|html)$\">\nForceType a/b\n</FilesMatch>".to_owned(), true),
+        ("<FilesMatch \"\\.(pdf|zip)$\">\nForceType a/b\n</FilesMatch>".to_owned(), false),
+        (inner("ForceType None"), false),
+        (inner("ForceType text/html"), false),
+        (inner("AddType image/svg+xml .svg .svgz"), false),
+        (inner("AddType application/x-gzip .gz"), false),
+        (inner("AddType text/html;charset=utf-8 .html"), false),
+        (inner("RemoveType .gz"), false),
+    ] {
+        expect_left_out(&lines, &[], is_access);
+    }
+}

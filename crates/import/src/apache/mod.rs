@@ -31,6 +31,7 @@ mod require_rules;
 mod rewrite_chain;
 mod script_merge;
 mod section_order;
+mod sent_types;
 mod served_hosts;
 mod site_files;
 mod unrun_scripts;
