@@ -75,6 +75,25 @@ fn a_denial_that_no_client_could_match_is_a_mistake() {
 }
 
 #[test]
+fn a_type_of_authentication_or_a_variable_that_the_server_lacks_is_a_mistake() {
+    let usual = Reading::default();
+    let test = |name: &str| format!("<If \"%{{{name}}} == 'x'\">\nRequire all denied\n</If>");
+    for text in [
+        "AuthType Digest\nRequire valid-user".to_owned(),
+        "AuthType form".to_owned(),
+        test("SSL_PROTOCOL"),
+        test("SSL_CIPHER"),
+    ] {
+        assert!(mistake(&text, &usual).starts_with("/site/.htaccess:1: "), "{text}");
+    }
+    for text in
+        ["AuthType basic\nRequire valid-user".to_owned(), "AuthType None".to_owned(), test("HTTPS")]
+    {
+        assert_eq!(mistake(&text, &usual), "", "{text}");
+    }
+}
+
+#[test]
 fn a_lookup_of_a_map_is_a_mistake() {
     let usual = Reading::default();
     let condition = |text: &str| format!("RewriteCond {text} =deny\nRewriteRule ^ - [F]");

@@ -56,8 +56,8 @@ pub fn parse_rule(
     let has_none = substitution == b"-" || flags.status.is_some();
     let substitution = Some(substitution).filter(|_| !has_none);
     let values = flags.variables.iter().chain(&flags.cookies).chain(&flags.handler);
-    let expanded = values.chain(&flags.media_type).chain(&substitution);
-    expanded.map(|text| without_map(text)).collect::<Result<(), _>>()?;
+    let mut expanded = values.chain(&flags.media_type).chain(&substitution);
+    expanded.try_for_each(|text| without_map(text))?;
     Ok(Rule { pattern, is_negated, substitution, conditions, flags, line })
 }
 
