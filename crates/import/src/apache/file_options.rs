@@ -108,7 +108,7 @@ fn listing_file<'f>(
     is_folder: bool,
 ) -> Option<&'f HtaccessFile> {
     let is_own = |file: &HtaccessFile| PathArea::Below(file.path.clone()) == *area;
-    let last = |file: &HtaccessFile| file.lines.iter().filter_map(|line| options_of(line)).last();
+    let last = |file: &HtaccessFile| file.lines.iter().rev().find_map(options_of);
     let refuses = files.iter().any(|file| is_own(file) && last(file) == Some(false));
     files.iter().filter(|file| file.has(|line| options_of(line) == Some(true))).find(|file| {
         let folder = PathArea::Below(file.path.clone());

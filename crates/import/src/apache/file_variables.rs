@@ -3,6 +3,7 @@
 
 use super::host_import::HostImport;
 use super::rewrite_chain::variables_of;
+use super::site_files::all_lines;
 use crate::source_directive::Directive;
 
 /// The variable by which scripts get the header `Authorization`, which they get here anyway.
@@ -48,7 +49,7 @@ impl<'a> HostImport<'_, 'a> {
         let lines = self.of_host(LOOKUPS).into_iter().chain(own);
         let is_on = |line: &&Directive| !line.first().eq_ignore_ascii_case("off");
         let lines: Vec<&'a Directive> = lines.filter(is_on).collect();
-        let asks = files.iter().find_map(|file| find_line(file, &asks_for_host));
+        let asks = files.iter().flat_map(|file| all_lines(file)).find(|line| asks_for_host(line));
         let Some(asks) = asks else { return };
         for line in lines {
             let why = format!(
@@ -90,18 +91,8 @@ fn name_of(text: &str) -> String {
 /// The line that asks for a variable to decide.
 fn asking_line<'l>(lines: &'l [Directive], name: &str) -> Option<&'l Directive> {
     let redirected = format!("{REDIRECTED}{name}");
-    find_line(lines, &|line| [name, &redirected].iter().any(|one| asks(line, one)))
-}
-
-/// The first such line, also in a section.
-fn find_line<'l>(
-    lines: &'l [Directive],
-    is_such: &dyn Fn(&Directive) -> bool,
-) -> Option<&'l Directive> {
-    lines.iter().find_map(|line| match is_such(line) {
-        true => Some(line),
-        false => find_line(&line.block, is_such),
-    })
+    let is_asking = |line: &&Directive| [name, &redirected].iter().any(|one| asks(line, one));
+    all_lines(lines).into_iter().find(is_asking)
 }
 
 fn asks(line: &Directive, name: &str) -> bool {

@@ -127,6 +127,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.rewriting();
         self.pools_of_rewritten();
         self.variables_of_files();
+        self.users_of_files();
         self.proxies();
         self.access();
         self.responses();

@@ -242,3 +242,13 @@ fn types_that_keep_browsers_from_running_files_are_left_out_as_access() {
         expect_left_out(&lines, &[], is_access);
     }
 }
+
+#[test]
+fn files_of_users_that_the_front_does_not_read_are_named() {
+    for (path, is_named) in [("/etc/users", true), ("users", true), ("/srv/a/users", false)] {
+        let file = format!("<Files x>\nAuthUserFile {path}\nRequire valid-user\n</Files>");
+        let report = imported(ROOT, &[("/srv/a", &file)]).report;
+        assert!(report.keeps_access(), "{report}");
+        assert_eq!(report.to_string().contains("htaccess_users"), is_named, "{path}\n{report}");
+    }
+}

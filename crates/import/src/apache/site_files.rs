@@ -16,7 +16,7 @@ pub(super) struct HtaccessFile {
 impl HtaccessFile {
     /// Whether it has such a line, also in a section.
     pub fn has(&self, is_such: impl Fn(&Directive) -> bool) -> bool {
-        has_line(&self.lines, &is_such)
+        all_lines(&self.lines).into_iter().any(is_such)
     }
 
     /// Whether it is in a folder or above it.
@@ -25,8 +25,9 @@ impl HtaccessFile {
     }
 }
 
-fn has_line(lines: &[Directive], is_such: &dyn Fn(&Directive) -> bool) -> bool {
-    lines.iter().any(|line| is_such(line) || has_line(&line.block, is_such))
+/// The lines of a file, those in sections as well.
+pub(super) fn all_lines(file: &[Directive]) -> Vec<&Directive> {
+    file.iter().flat_map(|one| [one].into_iter().chain(all_lines(&one.block))).collect()
 }
 
 impl HostImport<'_, '_> {
@@ -45,6 +46,22 @@ impl HostImport<'_, '_> {
     /// The `.htaccess` files of the site with their folders.
     pub(super) fn files_of_site(&self) -> Option<Vec<HtaccessFile>> {
         self.files_below(&self.root)
+    }
+
+    /// Files of users that `.htaccess` files name and that the front does not read.
+    pub(super) fn users_of_files(&mut self) {
+        let Some(files) = self.override_line.and_then(|_| self.htaccess_files()) else { return };
+        let root = PathArea::Below(self.root.clone());
+        let is_outside = |line: &&Directive| {
+            let is_file = line.is("AuthUserFile") || line.is("AuthGroupFile");
+            is_file && !root.has(&self.config.absolute(line.first()))
+        };
+        let lines = files.iter().flat_map(|lines| all_lines(lines)).filter(is_outside);
+        for line in lines {
+            let why = "requests with a password get a 500, since the file is outside of the \
+                       document root: write its folder into `htaccess_users` of the site";
+            self.report.left_out(&line.place, &line.shown(), why);
+        }
     }
 
     fn files_below(&self, folder: &str) -> Option<Vec<HtaccessFile>> {

@@ -54,7 +54,9 @@ fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
         assert_eq!(hides, is_hidden, "{alias} {name}\n{toml}");
         assert_eq!(!report.keeps_access(), is_hidden, "{alias} {name}\n{report}");
         let ordered = of_host(&[host(&exact), host(&wildcard)].concat());
-        assert!(ordered.report.keeps_access(), "{alias} {name}\n{}", ordered.report);
+        // Requests for other names of this one lead to the first site.
+        let is_kept = alias != "admin*";
+        assert_eq!(ordered.report.keeps_access(), is_kept, "{alias} {name}\n{}", ordered.report);
     }
     let longer = [
         host("ServerName b.example\nServerAlias *.example.com"),
@@ -109,5 +111,17 @@ fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
     ] {
         let imported = with(name, plain);
         assert!(!is_left_out(&imported), "{}\n{}", imported.report, imported.toml);
+    }
+}
+
+#[test]
+fn names_with_other_wildcards_are_left_out_as_access_but_those_of_the_first_host() {
+    let other = host("ServerName c.example");
+    for alias in ["dev?.example", "admin.*", "a*.example"] {
+        let own = host(&format!("ServerName b.example\nServerAlias {alias}"));
+        let report = of_host(&[other.as_str(), own.as_str()].concat()).report;
+        assert!(!report.keeps_access(), "{alias}\n{report}");
+        let report = of_host(&format!("ServerAlias {alias}\n{other}")).report;
+        assert!(report.keeps_access(), "{alias}\n{report}");
     }
 }
