@@ -101,6 +101,68 @@ const DEPENDENT: [[&str; 3]; 11] = [
     ],
 ];
 
+/// What Apache refuses by a section and `.htaccess` files together.
+struct FilesCase {
+    /// Lines of the virtual host, whose document root is `ROOT`, in the folder `TOP`.
+    lines: &'static str,
+    /// `.htaccess` files by their folders in `TOP`.
+    files: &'static [[&'static str; 2]],
+    /// The URL that is refused.
+    refused: &'static str,
+    /// The line that the import names, unless it is refused here as well.
+    named: Option<&'static str>,
+}
+
+const RULE: &str = "RewriteEngine on\nRewriteRule \\.inc$ - [F]";
+
+const DENIED: &str = "Require all denied";
+
+const BY_FILES: [FilesCase; 7] = [
+    FilesCase {
+        lines: "<Directory ROOT>\nRewriteOptions Inherit\n</Directory>",
+        files: &[["www", RULE], ["www/sub", "RewriteEngine on"]],
+        refused: "/sub/a.inc",
+        named: Some("RewriteOptions Inherit"),
+    },
+    FilesCase {
+        lines: "<Directory ROOT>\nRewriteOptions InheritDown\n</Directory>",
+        files: &[["www", RULE], ["www/sub", "RewriteEngine on"]],
+        refused: "/sub/a.inc",
+        named: Some("RewriteOptions InheritDown"),
+    },
+    FilesCase {
+        lines: "<Directory \"HERE/*\">\nAllowOverride All\n</Directory>",
+        files: &[[".", RULE]],
+        refused: "/a.inc",
+        named: Some("AllowOverride All"),
+    },
+    FilesCase {
+        lines: "Alias /x TOP/more/x\n<Directory TOP/more>\nAllowOverride All\n\
+                Require all granted\n</Directory>",
+        files: &[["more", DENIED]],
+        refused: "/x/a.inc",
+        named: Some("AllowOverride All"),
+    },
+    FilesCase {
+        lines: "<Directory ROOT/sub>\nOptions -Indexes\n</Directory>",
+        files: &[["www", "Options +Indexes"]],
+        refused: "/sub/",
+        named: Some("Options -Indexes"),
+    },
+    FilesCase {
+        lines: "<Directory ROOT/sub>\nOptions None\n</Directory>",
+        files: &[["www", "RewriteEngine on"]],
+        refused: "/sub/a.inc",
+        named: Some("Options None"),
+    },
+    FilesCase {
+        lines: "<DirectoryMatch \"^ROOT/\">\nAllowOverride None\n</DirectoryMatch>",
+        files: &[["www/sub", DENIED]],
+        refused: "/sub/a.inc",
+        named: None,
+    },
+];
+
 const FILES: [&str; 17] = [
     "index.html",
     "private/a.txt",
@@ -163,6 +225,45 @@ fn lines_that_refuse_by_other_lines_refuse_the_same_paths() {
         }
     }
     assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+}
+
+#[test]
+fn what_apache_refuses_by_htaccess_files_and_sections_is_refused_or_named() {
+    let (mut hosts, mut files) = (String::new(), Vec::new());
+    for (index, case) in BY_FILES.iter().enumerate() {
+        let lines = case.lines.replace("ROOT", "TOP/www").replace("TOP", &format!("HERE/f{index}"));
+        let _ = write!(
+            hosts,
+            "HOST s{index}.example.com\nDocumentRoot HERE/f{index}/www\n\
+             <Directory HERE/f{index}/www>\nAllowOverride All\nRequire all granted\n\
+             </Directory>\n{lines}\n</VirtualHost>\n"
+        );
+        for name in ["www/a.inc", "www/sub/a.inc", "more/x/a.inc"] {
+            files.push((format!("f{index}/{name}"), "a file"));
+        }
+        for [folder, text] in case.files {
+            let folder = folder.trim_end_matches('.');
+            files.push((format!("f{index}/{folder}/.htaccess"), text));
+        }
+    }
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let both = Both::apache(&hosts, &files);
+    for (index, case) in BY_FILES.iter().enumerate() {
+        let host = format!("s{index}.example.com");
+        let request = Request::new("GET", case.refused).header("Host", &host);
+        let [theirs, ours] = both.seen(&request).map(|seen| seen[..3].to_owned());
+        let (lines, report) = (case.lines, both.report());
+        assert_eq!(theirs, "403", "{lines}\n{report}");
+        match case.named {
+            None => assert_eq!(ours, "403", "{lines}\n{report}"),
+            Some(named) => {
+                let (_, missing) = report.split_once("who may see what").expect("a section");
+                assert!(missing.contains(&format!("{named}:")), "{lines}\n{report}");
+            }
+        }
+    }
+    assert_eq!(both.imported.status.code(), Some(3), "{}", both.report());
 }
 
 #[test]

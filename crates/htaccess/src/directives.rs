@@ -10,12 +10,16 @@ use crate::conf::headers::HeaderTable;
 use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
 use crate::expr::Template;
+use crate::expr_shown as shown;
 use crate::file::Verdict;
 use crate::handlers;
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
 use crate::words::Words;
+
+/// The values of `AuthType`, in lower case.
+const AUTH_TYPES: [&[u8]; 2] = [b"basic", b"none"];
 
 /// A line with a directive.
 pub struct DirectiveLine<'l> {
@@ -190,7 +194,15 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             conf.authz.forbids_on_failure = Some(line.flag()?);
             Ok(())
         }
-        "authtype" => set(&mut conf.authn.kind, line.one()?),
+        "authtype" => {
+            let kind = line.one()?;
+            let is_known = AUTH_TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
+            if !is_known {
+                let why = "only `AuthType Basic` and `None` have an effect";
+                return Err(denies(format!("{why}, not '{}'", shown(&kind))));
+            }
+            set(&mut conf.authn.kind, kind)
+        }
         "authname" => set(&mut conf.authn.realm, line.one()?),
         "authuserfile" => set(&mut conf.authn.users, line.one()?),
         "authgroupfile" => set(&mut conf.authn.groups, line.one()?),

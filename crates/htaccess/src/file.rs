@@ -73,20 +73,12 @@ pub enum Verdict {
 }
 
 /// How files are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Unknown directives are left out (`htaccess_unknown = "ignore"`).
     pub ignores_unknown: bool,
-    /// The major version of PHP, for `<IfModule mod_php7.c>`.
-    pub php_major: u8,
     /// The directives that they may have.
     pub overrides: Overrides,
-}
-
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading { ignores_unknown: false, php_major: 8, overrides: Overrides::default() }
-    }
 }
 
 /// A parsed file.
@@ -323,7 +315,7 @@ impl FileParser<'_> {
         let inner = |methods: Methods| Surroundings { end: name, methods, depth };
         match &lower[..] {
             b"ifmodule" | b"ifdefine" | b"ifversion" => {
-                match modules::is_entered(&lower, arguments, self.reading.php_major) {
+                match modules::is_entered(&lower, arguments, modules::PHP_MAJOR) {
                     Ok(true) => {
                         self.remark(line, Verdict::Understood);
                         self.lines_of(conf, &inner(scope.methods), within);

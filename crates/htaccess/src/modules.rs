@@ -30,6 +30,9 @@ const MODULES: [&str; 22] = [
     "php",
 ];
 
+/// The major version of PHP here, for `<IfModule mod_php7.c>`.
+pub const PHP_MAJOR: u8 = 8;
+
 /// The version of Apache whose behaviour this is.
 const VERSION: [i64; 3] = [2, 4, 62];
 
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_version_is_compared_with_numbers_and_expressions() {
-        let of = |arguments: &str| is_entered(b"ifversion", arguments.as_bytes(), 8);
+        let of = |arguments: &str| is_entered(b"ifversion", arguments.as_bytes(), PHP_MAJOR);
         for arguments in [
             ">= 2.4",
             "!< 2.4",

@@ -75,6 +75,56 @@ fn a_denial_that_no_client_could_match_is_a_mistake() {
 }
 
 #[test]
+fn a_type_of_authentication_or_a_variable_that_the_server_lacks_is_a_mistake() {
+    let usual = Reading::default();
+    let test = |name: &str| format!("<If \"%{{{name}}} == 'x'\">\nRequire all denied\n</If>");
+    for text in [
+        "AuthType Digest\nRequire valid-user".to_owned(),
+        "AuthType form".to_owned(),
+        test("SSL_PROTOCOL"),
+        test("SSL_CIPHER"),
+    ] {
+        assert!(mistake(&text, &usual).starts_with("/site/.htaccess:1: "), "{text}");
+    }
+    for text in
+        ["AuthType basic\nRequire valid-user".to_owned(), "AuthType None".to_owned(), test("HTTPS")]
+    {
+        assert_eq!(mistake(&text, &usual), "", "{text}");
+    }
+}
+
+#[test]
+fn a_lookup_of_a_map_is_a_mistake() {
+    let usual = Reading::default();
+    let condition = |text: &str| format!("RewriteCond {text} =deny\nRewriteRule ^ - [F]");
+    for text in [
+        condition("${allowed:%{REMOTE_ADDR}|deny}"),
+        condition("${blocked:%{REMOTE_ADDR}}"),
+        condition("x${lc:%{HTTP_USER_AGENT}}"),
+        condition("${x}${%{HTTP:Host}:a}"),
+        "RewriteRule ^(.*)$ ${pages:$1|/none.html}".to_owned(),
+        "RewriteRule ^ - [E=a:${users:%{REMOTE_USER}}]".to_owned(),
+        "RewriteRule ^ - [CO=;a;${users:a};.example.com]".to_owned(),
+        "RewriteRule ^ - [T=${types:a}]".to_owned(),
+        "RewriteRule ^ - [H=${handlers:a}]".to_owned(),
+    ] {
+        let found = mistake(&text, &usual);
+        let is_expected = found.starts_with("/site/.htaccess:1: there is no RewriteMap here");
+        assert!(is_expected, "{text}: {found}");
+    }
+    for text in [
+        condition("${x}"),
+        condition("\\${a:b}"),
+        condition("${%{HTTP:Host}}"),
+        condition("%{ENV:${a:b}}"),
+        condition("${a:b"),
+        "RewriteRule ^ ${a:b} [F]".to_owned(),
+    ] {
+        assert_eq!(mistake(&text, &usual), "", "{text}");
+    }
+}
+
+#[test]
 fn what_the_server_leaves_out_and_apache_may_not_gets_a_remark() {
     for (text, expected) in [
         ("<IfDefine PROD>\nRequire all denied\n</IfDefine>", Some("no name is defined here")),

@@ -5,6 +5,7 @@
 //! configuration, [`apache::import`] Apache's, [`unit::import`] Unit's, [`caddy::import`] Caddy's,
 //! [`fpm`] php-fpm's pools, and [`file_draft`] is what they become.
 
+mod active_types;
 pub mod apache;
 pub mod caddy;
 mod escapes;

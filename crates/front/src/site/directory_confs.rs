@@ -351,7 +351,7 @@ fn merged_conf(own: Arc<Conf>, above: &Arc<Conf>, directory: &[u8]) -> Result<Me
 pub fn reading(rules: &Rules) -> Reading {
     let ignores_unknown = rules.htaccess_ignores_unknown;
     let overrides = Overrides::of(&rules.htaccess_override);
-    Reading { ignores_unknown, overrides, ..Reading::default() }
+    Reading { ignores_unknown, overrides }
 }
 
 struct ReadFile {

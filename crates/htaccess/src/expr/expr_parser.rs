@@ -12,7 +12,7 @@ use crate::text::Glob;
 pub const MAX_DEPTH: usize = 20;
 
 /// Names of variables, in capital letters.
-const VARIABLES: [&str; 54] = [
+const VARIABLES: [&str; 52] = [
     "TIME_YEAR",
     "TIME_MON",
     "TIME_DAY",
@@ -65,8 +65,6 @@ const VARIABLES: [&str; 54] = [
     "CONN_LOG_ID",
     "CONN_REMOTE_ADDR",
     "HTTP2",
-    "SSL_PROTOCOL",
-    "SSL_CIPHER",
 ];
 
 /// Functions of a text. Those that read files are refused, as in Apache's `.htaccess`.

@@ -74,14 +74,6 @@ pub fn expand_with(
                     at += 2;
                 }
             },
-            // There are no maps in .htaccess: the lookup of one gives nothing.
-            (b'$', Some(b'{')) => match closing_brace(&text[at + 2..]) {
-                Some(length) if text[at + 2..at + 2 + length].contains(&b':') => at += length + 3,
-                _ => {
-                    out.text.extend(b"${");
-                    at += 2;
-                }
-            },
             (b'$' | b'%', Some(digit @ b'0'..=b'9')) => {
                 let groups = if byte == b'$' { &context.rule } else { &context.condition };
                 let number = usize::from(digit - b'0');
@@ -135,6 +127,39 @@ impl Mark {
             self.note(Origin::Value);
         }
     }
+}
+
+/// The first lookup of a map, `${…:…}`, of which there is none here.
+pub fn map_lookup(text: &[u8]) -> Option<&[u8]> {
+    let mut at = 0;
+    while at < text.len() {
+        let length = match &text[at..] {
+            [b'$' | b'%', b'{', rest @ ..] => closing_brace(rest),
+            _ => None,
+        };
+        at += match (text[at], length) {
+            (b'$', Some(length)) if has_key(&text[at + 2..at + 2 + length]) => {
+                return Some(&text[at..at + length + 3]);
+            }
+            (b'%', Some(length)) => length + 3,
+            (b'\\', _) => 2,
+            _ => 1,
+        };
+    }
+    None
+}
+
+/// Whether there is a colon outside of inner braces (`find_char_in_curlies`).
+fn has_key(text: &[u8]) -> bool {
+    let mut depth = 0;
+    text.iter().any(|byte| {
+        match byte {
+            b'}' => depth -= 1,
+            b'{' => depth += 1,
+            _ => {}
+        }
+        *byte == b':' && depth == 0
+    })
 }
 
 fn closing_brace(text: &[u8]) -> Option<usize> {

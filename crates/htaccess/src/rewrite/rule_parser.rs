@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::expand::map_lookup;
 use super::{CondTest, Flags, MAX_ROUNDS, Rule, RuleCondition, TextOrder};
 use crate::conf::status::is_known_status;
 use crate::expr;
@@ -54,7 +55,21 @@ pub fn parse_rule(
     }
     let has_none = substitution == b"-" || flags.status.is_some();
     let substitution = Some(substitution).filter(|_| !has_none);
+    let values = flags.variables.iter().chain(&flags.cookies).chain(&flags.handler);
+    let mut expanded = values.chain(&flags.media_type).chain(&substitution);
+    expanded.try_for_each(|text| without_map(text))?;
     Ok(Rule { pattern, is_negated, substitution, conditions, flags, line })
+}
+
+/// Rejects the lookup of a map: without its value, a rule that denies may let clients in.
+fn without_map(text: &[u8]) -> Result<(), String> {
+    match map_lookup(text) {
+        Some(lookup) => {
+            let lookup = shown(lookup);
+            Err(format!("there is no RewriteMap here for '{lookup}': write its values as rules"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Calls `set` with each flag of `[A,B=c]`.
@@ -171,6 +186,7 @@ pub fn parse_condition(text: &[u8]) -> Result<RuleCondition, String> {
         Some(rest) => (true, rest),
         None => (false, &arguments.second[..]),
     };
+    without_map(&arguments.first)?;
     let is_expression = arguments.first.eq_ignore_ascii_case(b"expr");
     let test = match is_expression {
         true => CondTest::Expression(Arc::new(expr::Condition::parse(pattern)?)),

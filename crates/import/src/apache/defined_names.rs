@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use maitred_htaccess::handlers::is_php_handler;
-use maitred_htaccess::modules::is_entered;
+use maitred_htaccess::modules::{PHP_MAJOR, is_entered};
 use maitred_htaccess::words::lines;
 
 use super::config_reader::{ApacheConfig, condition, parsed};
@@ -12,6 +12,7 @@ use super::host_import::HostImport;
 use super::host_rewrites::refusal;
 use super::host_scripts::{is_engine, is_on};
 use super::rewrite_chain::{RewriteScope, chains};
+use crate::fpm::CONFINING;
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
 
@@ -102,13 +103,14 @@ impl<'l> EnteredSection<'l> {
         let major = match () {
             () if config.modules.contains("php5") => 5,
             () if config.modules.contains("php7") => 7,
-            () => 8,
+            () => PHP_MAJOR,
         };
-        let has = |name: &str| is_entered(b"ifmodule", name.as_bytes(), major) == Ok(true);
+        let has = |name: &str, major| is_entered(b"ifmodule", name.as_bytes(), major) == Ok(true);
         let is_known = config.modules.contains(ALWAYS);
-        let in_apache =
-            condition(line.first(), |name| config.has_module(name) || !is_known && has(name));
-        EnteredSection { line, in_apache, here: has(line.first()) }
+        let in_apache = condition(line.first(), |name| {
+            config.has_module(name) || !is_known && has(name, major)
+        });
+        EnteredSection { line, in_apache, here: has(line.first(), PHP_MAJOR) }
     }
 }
 
@@ -138,7 +140,7 @@ fn sections_of_modules<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<
     found
 }
 
-/// Whether a line may refuse clients, or stop scripts.
+/// Whether a line may refuse clients, or stop or confine scripts.
 fn refuses(line: &Directive, is_negated: bool) -> bool {
     match line.name.to_ascii_lowercase().as_str() {
         "require" => is_negated || !is_about_all(line, "granted"),
@@ -151,6 +153,7 @@ fn refuses(line: &Directive, is_negated: bool) -> bool {
             let status = line.first();
             status.eq_ignore_ascii_case("gone") || status.parse().is_ok_and(|code: u16| code >= 400)
         }
+        "php_value" | "php_flag" if CONFINING.contains(&line.first()) => true,
         _ => is_engine(line) && !is_on(line.argument(1)),
     }
 }

@@ -3,10 +3,17 @@
 
 use super::host_import::HostImport;
 use super::rewrite_chain::variables_of;
+use super::site_files::all_lines;
 use crate::source_directive::Directive;
 
 /// The variable by which scripts get the header `Authorization`, which they get here anyway.
 const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
+
+/// The variable with the name of the client's host.
+const HOST: &str = "REMOTE_HOST";
+
+/// The line by which Apache looks it up.
+const LOOKUPS: &str = "HostnameLookups";
 
 /// What variables are called after an internal redirect.
 const REDIRECTED: &str = "REDIRECT_";
@@ -32,7 +39,36 @@ impl<'a> HostImport<'_, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), &why);
             }
         }
+        self.host_names_of_files(&files);
     }
+
+    /// `HostnameLookups`, if a `.htaccess` file decides by names of hosts.
+    fn host_names_of_files(&mut self, files: &[Vec<Directive>]) {
+        let sections = self.sections.iter().filter(|one| one.section.is_some());
+        let own = sections.filter_map(|one| one.last(LOOKUPS));
+        let lines = self.of_host(LOOKUPS).into_iter().chain(own);
+        let is_on = |line: &&Directive| !line.first().eq_ignore_ascii_case("off");
+        let lines: Vec<&'a Directive> = lines.filter(is_on).collect();
+        let asks = files.iter().flat_map(|file| all_lines(file)).find(|line| asks_for_host(line));
+        let Some(asks) = asks else { return };
+        for line in lines {
+            let why = format!(
+                "`{}` at {} decides by the name of a host, and none is looked up here: write its \
+                 addresses",
+                asks.shown(),
+                asks.place
+            );
+            self.report.access_left_out(&line.place, &line.shown(), &why);
+        }
+    }
+}
+
+/// Whether a line decides by the name of the client's host.
+fn asks_for_host(line: &Directive) -> bool {
+    let names = ["SetEnvIf", "SetEnvIfNoCase", "SetEnvIfExpr", "RewriteCond", "RewriteRule"];
+    let others = ["Require", "<If", "<ElseIf", "SSLRequire"];
+    names.iter().chain(&others).any(|name| line.is(name))
+        && line.arguments.iter().any(|word| mentions(word, HOST))
 }
 
 /// The names of the variables that a line sets by the request.
@@ -55,10 +91,8 @@ fn name_of(text: &str) -> String {
 /// The line that asks for a variable to decide.
 fn asking_line<'l>(lines: &'l [Directive], name: &str) -> Option<&'l Directive> {
     let redirected = format!("{REDIRECTED}{name}");
-    lines.iter().find_map(|line| match [name, &redirected].iter().any(|one| asks(line, one)) {
-        true => Some(line),
-        false => asking_line(&line.block, name),
-    })
+    let is_asking = |line: &&Directive| [name, &redirected].iter().any(|one| asks(line, one));
+    all_lines(lines).into_iter().find(is_asking)
 }
 
 fn asks(line: &Directive, name: &str) -> bool {
@@ -70,6 +104,9 @@ fn asks(line: &Directive, name: &str) -> bool {
             kind.eq_ignore_ascii_case("env") && has_name(variable)
         }),
         "setenvif" | "setenvifnocase" => has_name(line.first()),
+        "rewritecond" if line.first().eq_ignore_ascii_case("expr") => {
+            words.any(|word| mentions(word, name))
+        }
         "rewritecond" | "rewriterule" => {
             let variable = format!("%{{ENV:{}}}", name.to_ascii_uppercase());
             words.any(|word| word.to_ascii_uppercase().contains(&variable))

@@ -1,5 +1,6 @@
 //! Who may see what at a site.
 
+use super::file_options::lists;
 use super::host_import::{AreaSection, HostImport};
 use super::path_area::PathArea;
 use super::require_rules::{
@@ -273,21 +274,13 @@ impl<'a> HostImport<'_, 'a> {
     /// `Options`: which folders are listed.
     pub(super) fn listings(&mut self) {
         self.links();
+        self.lists_of_files();
         let sections = self.sections.clone();
         let mut found: Vec<(PathArea, bool, &'a Directive)> = Vec::new();
         for section in &sections {
             for line in section.all("Options") {
                 self.keep(line);
-                let names = line.arguments.iter().map(|name| name.to_ascii_lowercase());
-                let names: Vec<String> = names.collect();
-                let has = |name: &str| names.iter().any(|one| one == name);
-                let is_relative = names.iter().all(|name| name.starts_with(['+', '-']));
-                let lists = match () {
-                    () if has("indexes") || has("+indexes") || has("all") => true,
-                    () if has("-indexes") => false,
-                    () if is_relative => continue,
-                    () => false,
-                };
+                let Some(lists) = lists(line) else { continue };
                 let is_known = self.config.modules.contains("autoindex");
                 found.push((section.area.clone(), lists && is_known, line));
             }

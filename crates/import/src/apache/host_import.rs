@@ -38,6 +38,12 @@ pub(super) struct AreaSection<'a> {
 }
 
 impl<'a> AreaSection<'a> {
+    /// Whether its `AllowOverride` counts: sections with an expression for folders come too late.
+    pub fn permits_files(&self) -> bool {
+        let is_regex = |one: &Directive| one.is("<DirectoryMatch") || one.first() == "~";
+        self.is_folder && !self.section.is_some_and(is_regex)
+    }
+
     /// The last directive of a name.
     pub fn last(&self, name: &str) -> Option<&'a Directive> {
         self.directives.iter().rev().copied().find(|one| one.is(name))
@@ -121,6 +127,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.rewriting();
         self.pools_of_rewritten();
         self.variables_of_files();
+        self.users_of_files();
         self.proxies();
         self.access();
         self.responses();

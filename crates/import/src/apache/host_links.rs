@@ -16,6 +16,7 @@ impl<'a> HostImport<'_, 'a> {
         let areas: Vec<PathArea> = of_folders.chain(own).collect();
         for area in areas {
             let Some(line) = self.without_links(&area) else { continue };
+            self.refused_rewrites(&area, line);
             for folder in self.folders_of(&area) {
                 self.links_below(&folder, line);
             }
@@ -23,7 +24,7 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// The line for which Apache follows no links in an area, if there is one.
-    fn without_links(&self, area: &PathArea) -> Option<&'a Directive> {
+    pub(super) fn without_links(&self, area: &PathArea) -> Option<&'a Directive> {
         let is_merged = |one: &&AreaSection<'a>| one.is_folder || one.section.is_none();
         let sections = self.sections.iter().filter(is_merged);
         let sections = sections.filter(|one| self.applies(one, area));
@@ -87,4 +88,11 @@ impl<'a> HostImport<'_, 'a> {
             }
         }
     }
+}
+
+/// Whether a line of a `.htaccess` file lets Apache follow links.
+pub(super) fn allows_links(line: &Directive) -> bool {
+    let names = line.arguments.iter().map(|name| name.trim_start_matches('+').to_ascii_lowercase());
+    let mut names = names.filter(|name| FOLLOWING.contains(&name.as_str()) || name == "all");
+    line.is("Options") && names.next().is_some()
 }

@@ -4,7 +4,7 @@ use maitred_htaccess::overrides::Overrides;
 
 use super::config_reader;
 use super::host_import::{AreaSection, HostImport};
-use super::path_area::{PathArea, is_shell_pattern};
+use super::path_area::{self, PathArea};
 use crate::file_draft::Placed;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -46,7 +46,7 @@ impl<'a> OverrideLines<'a> {
 impl<'a> HostImport<'_, 'a> {
     /// `AllowOverride`, and `.htaccess` files where it is another.
     pub(super) fn htaccess(&mut self) {
-        let is_own = |one: &&AreaSection<'a>| one.is_folder && one.area.is_all();
+        let is_own = |one: &&AreaSection<'a>| one.permits_files() && one.area.is_all();
         let own: Vec<AreaSection<'a>> = self.sections.iter().filter(is_own).cloned().collect();
         let of_root = own.iter().fold(OverrideLines::default(), OverrideLines::within);
         own.iter().flat_map(OverrideLines::of).for_each(|one| self.keep(one));
@@ -62,7 +62,8 @@ impl<'a> HostImport<'_, 'a> {
             self.conditions_of_files();
         }
         self.other_overrides(of_root);
-        self.files_above_root();
+        self.ignored_overrides();
+        self.files_above();
     }
 
     /// `AllowOverride` of other folders: `.htaccess` files apply to the whole site or not at all.
@@ -70,7 +71,7 @@ impl<'a> HostImport<'_, 'a> {
         let others: Vec<AreaSection<'a>> = self
             .sections
             .iter()
-            .filter(|one| one.is_folder && !one.area.is_all())
+            .filter(|one| one.permits_files() && !one.area.is_all())
             .cloned()
             .collect();
         let is_on = permit_some(&of_root.names());
@@ -137,6 +138,16 @@ impl<'a> HostImport<'_, 'a> {
         }
     }
 
+    /// `AllowOverride` in sections that Apache merges after all `.htaccess` files.
+    fn ignored_overrides(&mut self) {
+        let sections = self.sections.iter().filter(|one| one.is_folder && !one.permits_files());
+        let lines: Vec<&'a Directive> = sections.flat_map(OverrideLines::of).collect();
+        for line in lines {
+            let why = "Apache ignores it in a section with an expression";
+            self.report.changed(&line.place, &line.shown(), why);
+        }
+    }
+
     /// Other names in the `AllowOverride` of a folder than in that of the document root.
     fn other_names(
         &mut self,
@@ -192,7 +203,8 @@ impl<'a> HostImport<'_, 'a> {
         let folders = self
             .sections
             .iter()
-            .filter(|one| one.is_folder && area.covers(&one.area) && one.area.covers(&below));
+            .filter(|one| one.permits_files())
+            .filter(|one| area.covers(&one.area) && one.area.covers(&below));
         let decides = folders.fold(OverrideLines::default(), OverrideLines::within);
         if decides.last.is_some() && !permit_some(&decides.names()) {
             // Apache does not read it.
@@ -215,33 +227,44 @@ impl<'a> HostImport<'_, 'a> {
         true
     }
 
-    /// `.htaccess` files above the document root.
-    fn files_above_root(&mut self) {
-        let sections = self.sections.iter().filter(|one| one.is_folder && one.area.is_all());
+    /// `.htaccess` files above the document root and the folders of aliases.
+    fn files_above(&mut self) {
         let mut found = Vec::new();
-        for section in sections {
-            let own = OverrideLines::default().within(section);
-            let Some(line) = own.last else { continue };
-            let folder = section.section.map(Directive::first).unwrap_or_default();
-            let folder = self.config.absolute(folder).trim_end_matches('/').to_owned();
-            if !permit_some(&own.names()) || is_shell_pattern(&folder) || folder == self.root {
-                continue;
-            }
-            let mut around = self.root.as_str();
-            while let Some((above, _)) =
-                around.rsplit_once('/').filter(|(a, _)| a.len() >= folder.len())
-            {
-                let file = format!("{above}/.htaccess");
-                if self.files.resolved(&file).is_some() {
-                    found.push((line, file));
+        for one in &self.mapped {
+            let area = PathArea::Below(one.prefix.clone());
+            let around = self.sections.iter().filter(|section| section.area == area);
+            let around: Vec<&AreaSection<'a>> = around.filter(|one| one.permits_files()).collect();
+            let mut inner = one.folder.as_str();
+            while let Some((folder, _)) = inner.rsplit_once('/') {
+                let has = |section: &&AreaSection<'a>| self.is_of_section(folder, section);
+                let of_folder = around.iter().copied().filter(has);
+                let lines = of_folder.fold(OverrideLines::default(), OverrideLines::within);
+                let file = format!("{folder}/.htaccess");
+                if let Some(line) = lines.last.filter(|_| permit_some(&lines.names()))
+                    && self.files.resolved(&file).is_some()
+                {
+                    found.push((line, file, one.prefix.clone()));
                 }
-                around = above;
+                inner = folder;
             }
         }
-        for (line, file) in found {
-            let why = format!("{file} is above the document root and has no effect here: move it");
+        for (line, file, prefix) in found {
+            let why = match prefix.as_str() {
+                "" => format!("{file} is above the document root and has no effect here: move it"),
+                prefix => format!(
+                    "{file} is above the folder of {prefix}/ and has no effect there: write its \
+                     rules by hand, or serve the folder as a site of its own"
+                ),
+            };
             self.report.access_left_out(&line.place, &line.shown(), &why);
         }
+    }
+
+    /// Whether a folder is that of a section, or below it.
+    fn is_of_section(&self, folder: &str, section: &AreaSection<'a>) -> bool {
+        let path = section.section.map(Directive::first).unwrap_or_default();
+        let path = self.config.absolute(path);
+        path_area::is_in_directory(folder, path.trim_end_matches('/'))
     }
 }
 

@@ -48,6 +48,7 @@ impl<'a> HostImport<'_, 'a> {
         self.expires(&sections);
         self.compression(&sections);
         self.canonical_name();
+        self.sent_types();
     }
 
     /// `UseCanonicalName`: a site of any host has no name of its own.

@@ -60,6 +60,7 @@ impl<'a> HostImport<'_, 'a> {
         self.fallback_resources(&sections);
         self.rules_of_server();
         self.rules_of_files();
+        self.inheritance_of_files();
         if !self.site.settings.has("front_controller") && !self.site.settings.has("htaccess") {
             let none = Placed::because("\"\"".to_owned(), &self.place.clone(), "no fallback");
             self.site.settings.set("front_controller", none);

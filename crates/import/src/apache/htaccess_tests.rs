@@ -129,6 +129,8 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
     let ldap = "LoadModule authnz_ldap_module /m.so";
     let module = |name: &str, lines: &str| format!("<IfModule {name}>\n{lines}\n</IfModule>");
     let nested = module("mod_rewrite.c", &module("mod_authnz_ldap.c", "RewriteRule ^a - [F]"));
+    let (php5, php7) = ("LoadModule php5_module /m.so", "LoadModule php7_module /m.so");
+    let php8 = "LoadModule php_module /m.so";
     for (lines, file, line) in [
         (ldap, module("mod_authnz_ldap.c", "AuthType Basic\nRequire valid-user"), Some(1)),
         (ldap, module("mod_authnz_ldap.c", "Require all granted"), None),
@@ -142,6 +144,12 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
         ("", module("mod_php.c", "php_value memory_limit 8M"), None),
         ("", module("mod_php.c", "AddHandler application/x-httpd-php .html"), Some(1)),
         ("", module("mod_authz_core.c", "Require all denied"), None),
+        (php7, module("mod_php7.c", "php_flag engine off"), Some(1)),
+        (php7, module("mod_php7.c", "php_value auto_prepend_file /waf.php"), Some(1)),
+        (php7, module("mod_php7.c", "php_value memory_limit 8M"), None),
+        (php7, module("!mod_php7.c", "SetHandler application/x-httpd-php"), Some(1)),
+        (php5, module("mod_php5.c", "php_flag engine off"), Some(1)),
+        (php8, module("mod_php.c", "php_flag engine off"), None),
     ] {
         expect_left_out(lines, &file, line);
     }
@@ -162,6 +170,7 @@ fn a_variable_for_which_a_htaccess_file_asks_is_left_out_as_access() {
         (rule, redirected, true),
         (browser, "<If \"-n reqenv('bad_bot')\">\nRequire all denied\n</If>", true),
         (agents, "SetEnvIf bad_bot 1 refused\nDeny from env=refused", true),
+        (agents, "RewriteCond expr \"-n reqenv('bad_bot')\"\nRewriteRule ^ - [F]", true),
         (agents, "Deny from env=other", false),
         (agents, "Header set X bad_bot", false),
         ("", "Deny from env=bad_bot", false),

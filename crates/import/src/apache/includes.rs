@@ -3,6 +3,7 @@
 use super::host_import::{AreaSection, HostImport};
 use super::host_scripts::{ANY_SCRIPT, files_with, is_of_php, program_extensions};
 use super::path_area::PathArea;
+use super::site_files::all_lines;
 use crate::source_directive::Directive;
 
 /// Why their paths are a 404.
@@ -118,9 +119,4 @@ fn parses_includes(line: &Directive) -> bool {
 fn allows_own(file: &[Directive]) -> bool {
     let lines = all_lines(file).into_iter().filter(|line| line.is("Options"));
     lines.fold(false, allowed_after)
-}
-
-/// The lines of a file, those in sections as well.
-fn all_lines(file: &[Directive]) -> Vec<&Directive> {
-    file.iter().flat_map(|one| [one].into_iter().chain(all_lines(&one.block))).collect()
 }

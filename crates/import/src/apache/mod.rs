@@ -4,6 +4,7 @@ mod closed_paths;
 pub mod config_reader;
 mod defined_names;
 mod file_handlers;
+mod file_options;
 mod file_variables;
 mod folder_regex;
 mod host_access;
@@ -17,6 +18,7 @@ mod host_responses;
 mod host_rewrites;
 mod host_scripts;
 mod includes;
+mod inherited_rules;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
@@ -29,7 +31,9 @@ mod require_rules;
 mod rewrite_chain;
 mod script_merge;
 mod section_order;
+mod sent_types;
 mod served_hosts;
+mod site_files;
 mod unrun_scripts;
 mod virtual_host;
 mod virtual_hosts;
@@ -42,6 +46,8 @@ mod config_reader_tests;
 mod context_tests;
 #[cfg(test)]
 mod htaccess_tests;
+#[cfg(test)]
+mod htaccess_tree_tests;
 #[cfg(test)]
 mod proxied_paths_tests;
 #[cfg(test)]

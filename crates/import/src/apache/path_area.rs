@@ -218,8 +218,19 @@ fn of_mapped(section: &Directive, config: &ApacheConfig, mapped: &MappedFolder) 
     areas
 }
 
+/// Whether a folder is that of a `<Directory>` without a slash at its end, or below it.
+pub(super) fn is_in_directory(folder: &str, path: &str) -> bool {
+    if !is_shell_pattern(path) {
+        return is_below(folder, path);
+    }
+    let own: Vec<&str> = folder.split('/').collect();
+    let outer = own.get(..path.split('/').count());
+    let pattern = regex::Regex::new(&format!("^{}$", shell_expression(path)));
+    outer.is_some_and(|outer| pattern.is_ok_and(|pattern| pattern.is_match(&outer.join("/"))))
+}
+
 /// Whether a text is a shell pattern.
-pub(super) fn is_shell_pattern(text: &str) -> bool {
+fn is_shell_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', '\\'])
 }
 
@@ -267,12 +278,9 @@ fn shell_class(text: &str) -> Option<(String, &str)> {
 /// A shell pattern; `*` does not match a slash.
 fn of_wildcards(path: &str, prefix: &str, folder: &str) -> Option<PathArea> {
     let names: Vec<&str> = path.split('/').collect();
-    // The pattern is for a folder around the document root, or for the root itself.
     let own: Vec<&str> = folder.split('/').collect();
-    let is_outer = names.len() <= own.len()
-        && regex::Regex::new(&format!("^{}$", shell_expression(path)))
-            .is_ok_and(|pattern| pattern.is_match(&own[..names.len()].join("/")));
-    if is_outer {
+    // The pattern is for a folder around the document root, or for the root itself.
+    if is_in_directory(folder, path) {
         return Some(PathArea::Below(prefix.to_owned()));
     }
     let outer = names.get(..own.len())?.join("/");

@@ -1,6 +1,5 @@
 //! Media types that decide whether PHP runs: those of scripts that a type alone passes to it.
 
-use super::config_reader;
 use super::host_import::{AreaSection, HostImport, is_files};
 use super::host_scripts::{
     AreaHandler, PHP_TYPE, PhpHandler, is_engine, is_of_php, is_on, program_extensions,
@@ -101,22 +100,6 @@ impl<'a> HostImport<'_, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
             }
         }
-    }
-
-    /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
-    /// files can be read.
-    pub(super) fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
-        self.htaccess_files_in(&self.root)
-    }
-
-    /// The same for a folder.
-    pub(super) fn htaccess_files_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
-        let files = self.files.below(folder, ".htaccess")?;
-        if files.iter().any(|file| self.files.read(file).is_err()) {
-            return None;
-        }
-        let lines = |file: &String| config_reader::htaccess(self.files, file, self.config).ok();
-        Some(files.iter().filter_map(lines).collect())
     }
 }
 

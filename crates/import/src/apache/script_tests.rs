@@ -178,12 +178,12 @@ fn a_type_decides_where_php_runs_by_a_type_alone() {
     let module = "LoadModule php_module /m.so\n";
     let added = format!("{module}AddType application/x-httpd-php .php\n");
     let by_handler = format!("{module}AddHandler application/x-httpd-php .php\n");
-    let uploads = in_folder("/srv/site1/uploads", "ForceType application/octet-stream");
+    let uploads = in_folder("/srv/site1/uploads", "ForceType text/html");
     let pdf = "<FilesMatch \"\\.pdf$\">\nForceType application/octet-stream\n</FilesMatch>";
     for (lines, runs) in [
         (format!("{added}{uploads}"), false),
         (format!("{uploads}{added}"), false),
-        (format!("{added}{}", uploads.replace("application/octet-stream", "None")), true),
+        (format!("{added}{}", uploads.replace("text/html", "None")), true),
         (format!("{added}{pdf}"), true),
         (format!("{by_handler}{uploads}"), true),
         (format!("{}\n{uploads}", passes_to("www")), true),

@@ -54,7 +54,9 @@ fn a_name_that_an_earlier_wildcard_has_does_not_lead_to_a_later_host() {
         assert_eq!(hides, is_hidden, "{alias} {name}\n{toml}");
         assert_eq!(!report.keeps_access(), is_hidden, "{alias} {name}\n{report}");
         let ordered = of_host(&[host(&exact), host(&wildcard)].concat());
-        assert!(ordered.report.keeps_access(), "{alias} {name}\n{}", ordered.report);
+        // Requests for other names of this one lead to the first site.
+        let is_kept = alias != "admin*";
+        assert_eq!(ordered.report.keeps_access(), is_kept, "{alias} {name}\n{}", ordered.report);
     }
     let longer = [
         host("ServerName b.example\nServerAlias *.example.com"),
@@ -127,5 +129,17 @@ fn redirects_to_https_stay_beside_debians_default_host_or_are_named() {
         let imported = of_hosts(&format!("{welcome}{plain}{tls}</VirtualHost>\n"));
         assert_eq!(imported.toml.contains("redirect = 301"), is_kept, "{}", imported.toml);
         assert_eq!(imported.report.keeps_access(), is_kept, "{plain}\n{}", imported.report);
+    }
+}
+
+#[test]
+fn names_with_other_wildcards_are_left_out_as_access_but_those_of_the_first_host() {
+    let other = host("ServerName c.example");
+    for alias in ["dev?.example", "admin.*", "a*.example"] {
+        let own = host(&format!("ServerName b.example\nServerAlias {alias}"));
+        let report = of_host(&[other.as_str(), own.as_str()].concat()).report;
+        assert!(!report.keeps_access(), "{alias}\n{report}");
+        let report = of_host(&format!("ServerAlias {alias}\n{other}")).report;
+        assert!(report.keeps_access(), "{alias}\n{report}");
     }
 }

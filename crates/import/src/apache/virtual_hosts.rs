@@ -1,6 +1,7 @@
 //! The virtual hosts: which of them become sites, and under which names.
 
 use std::collections::BTreeSet;
+use std::ptr;
 
 use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
@@ -172,7 +173,14 @@ impl<'a> HostsImport<'_, 'a> {
                     _ if inner.contains(['*', '?']) || inner.is_empty() => {
                         is_kept = false;
                         let why = format!("`{name}` is neither a name nor `*.example.com`");
-                        self.report.left_out(&directive.place, &directive.shown(), &why);
+                        let (place, shown) = (&directive.place, directive.shown());
+                        match self.is_first(directives) {
+                            true => self.report.left_out(place, &shown, &why),
+                            false => {
+                                let why = format!("{why}: its requests lead to the first site");
+                                self.report.access_left_out(place, &shown, &why);
+                            }
+                        }
                     }
                     _ => names.push(name.to_owned()),
                 }
@@ -183,6 +191,12 @@ impl<'a> HostsImport<'_, 'a> {
         }
         names.dedup();
         names
+    }
+
+    /// Whether directives are those of the first virtual host, which has all unknown names.
+    fn is_first(&self, directives: &[Directive]) -> bool {
+        let first = self.config.tree.iter().find(|one| one.is("<VirtualHost"));
+        first.is_none_or(|one| ptr::eq(one.block.as_slice(), directives))
     }
 
     /// What a virtual host redirects as a whole, or for some of its names.

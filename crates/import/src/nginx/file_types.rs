@@ -3,23 +3,12 @@
 use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
+use crate::active_types::ACTIVE;
 use crate::regex_shapes::never_ends_in;
 use crate::source_directive::Directive;
 
 /// nginx's type of a file whose ending has none.
 const DEFAULT_TYPE: &str = "text/plain";
-
-/// Endings of files that browsers run, and how their types end.
-const ACTIVE: [(&str, &[&str]); 8] = [
-    ("htm", &["/html"]),
-    ("html", &["/html"]),
-    ("js", &["/javascript", "/x-javascript"]),
-    ("mjs", &["/javascript", "/x-javascript"]),
-    ("svg", &["+xml"]),
-    ("svgz", &["+xml"]),
-    ("xhtml", &["+xml"]),
-    ("xml", &["/xml", "+xml"]),
-];
 
 impl<'a> ServerImport<'_, 'a> {
     /// Says what types of files are not those of nginx.
