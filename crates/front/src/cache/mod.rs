@@ -45,7 +45,7 @@ use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats}
 use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
-use crate::cache::fill_memory::FillMemory;
+use crate::cache::fill_memory::{FillMemory, beside_tier};
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::PurgeJournal;
@@ -183,6 +183,7 @@ impl Cache {
         };
         let (fills, fill_memory) = (Fills::default(), Arc::<FillMemory>::default());
         fill_memory.follow(config);
+        store.limit_detached(beside_tier(config));
         let changed = Notify::new();
         let cache = Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),

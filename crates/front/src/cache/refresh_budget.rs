@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::http::shared_budget::SharedBudget;
+use maitred_budget::SharedBudget;
 
 /// Most background refreshes at a time, of which one backend alone may have half. Pages beyond them
 /// stay stale until the next request.

@@ -320,6 +320,14 @@ fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
             }
             Judgement::Other(key)
         }
+        pagestore::Lookup::NoMemory { key, has_variants } => {
+            // It is still there: each request runs the script, as without the page, and none waits
+            // for another one to store it.
+            fill.why = if has_variants { Forward::VaryMiss } else { Forward::UriMiss };
+            fill.stale = None;
+            plan.store = plan.store.and(Err(NotStored::NoMemory));
+            Judgement::Other(key)
+        }
     }
 }
 
