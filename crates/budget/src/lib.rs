@@ -2,7 +2,11 @@
 //! would still be free then, or a multiple of it (Choudhury and Hahne, Dynamic Queue Length
 //! Thresholds, 1998). So one alone gets a large part, and always leaves some to the next. Pure.
 
+mod budget_part;
+
 use std::collections::BTreeMap;
+
+pub use budget_part::{BudgetPart, GuardedBudget};
 
 /// A limit, and what each owner has of it.
 #[derive(Debug, Default)]

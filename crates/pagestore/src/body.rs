@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use maitred_budget::BudgetPart;
 use maitred_os::sealed::Sealed;
 use maitred_os::shared::page_bytes;
-
-use crate::detached::DetachedCharge;
 
 /// Smallest body in bytes that is stored in a memfd and sent from it: smaller ones the kernel
 /// copies faster than it finds their pages (docs/decisions/0009-page-cache.md).
@@ -77,7 +76,7 @@ struct BodyAccount {
     /// Pages in the memory tier that have the body.
     places: usize,
     /// Its memory outside the memory tier.
-    charge: Option<DetachedCharge>,
+    charge: Option<BudgetPart>,
 }
 
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl HeldBody {
 
     /// Counts a page that is no longer in the memory tier. If it was the last one, and clients
     /// read the body, `charge` is for its memory until they have.
-    pub(crate) fn leave_tier(self: Arc<HeldBody>, charge: impl FnOnce() -> DetachedCharge) {
+    pub(crate) fn leave_tier(self: Arc<HeldBody>, charge: impl FnOnce() -> BudgetPart) {
         let mut account = self.account();
         account.places = account.places.saturating_sub(1);
         // A body without a page in the tier gets no new readers.
@@ -107,7 +106,7 @@ impl HeldBody {
     }
 
     /// Counts its memory until its last reader has gone.
-    pub(crate) fn set_charge(&self, charge: Option<DetachedCharge>) {
+    pub(crate) fn set_charge(&self, charge: Option<BudgetPart>) {
         self.account().charge = charge;
     }
 

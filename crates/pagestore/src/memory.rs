@@ -61,7 +61,7 @@ impl Lifecycle<Key, Entry> for Evictions {
 pub struct Memory {
     cache: Cache<Key, Entry, Weight, RandomState, Evictions>,
     files: Files,
-    detached: Arc<DetachedMemory>,
+    detached: DetachedMemory,
     evicted: AtomicU64,
 }
 
@@ -83,7 +83,7 @@ impl Memory {
                 Cache::with(expected.max(shards), bytes, Weight, RandomState::new(), Evictions)
             }
         };
-        let detached = Arc::new(DetachedMemory::new(bytes));
+        let detached = DetachedMemory::new(bytes);
         Memory { cache, files: Files::new(files), detached, evicted: AtomicU64::new(0) }
     }
 
@@ -93,7 +93,7 @@ impl Memory {
     }
 
     /// The memory of pages outside of the tier.
-    pub fn detached(&self) -> &Arc<DetachedMemory> {
+    pub fn detached(&self) -> &DetachedMemory {
         &self.detached
     }
 

@@ -253,7 +253,8 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> pagestore::Look
     // The thread serves other requests while the disk is read.
     let (reader, large) = (cache.clone(), key.clone());
     let load = move || reader.store.load_large(large, has_variants, now());
-    let read = cache.run_elsewhere(load).await;
+    let site_key = String::from_utf8_lossy(primary.site());
+    let read = cache.run_elsewhere(&site_key, load).await;
     read.unwrap_or(pagestore::Lookup::Miss { key, has_variants })
 }
 
