@@ -1,12 +1,14 @@
 //! The memory of the front for all clients that do not read their responses.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use maitred_tests::Target;
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::http2;
+use maitred_tests::odd::Odd;
+use maitred_tests::proxied;
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 
@@ -15,6 +17,9 @@ const CLIENTS: usize = 400;
 /// Most memory for their responses in bytes: 24 MiB together, and for each client 8 KiB, its
 /// connection and its stream.
 const MOST: u64 = 64 << 20;
+/// Most memory for responses of upstream servers in bytes: each has pieces in the connection to its
+/// server as well.
+const MOST_OF_UPSTREAM: u64 = 96 << 20;
 /// Most of it that stays when they have left, in bytes.
 const MOST_AFTER: u64 = 20 << 20;
 
@@ -34,19 +39,19 @@ fn memory(server: &Server, name: &str) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
 }
 
-/// Sends the request, and does not read the response.
-fn send_only(server: &Server, request: &[u8]) -> TcpStream {
+/// Sends the request, and does not read the response. The socket buffers this many bytes.
+fn send_only(server: &Server, request: &[u8], buffer: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).expect("the server accepts");
-    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("a size can be set");
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, buffer).expect("a size can be set");
     stream.write_all(request).expect("the server takes a request");
     stream
 }
 
 /// The bytes that start HTTP/2 with a large window, and request the page.
-fn http2_request() -> Vec<u8> {
+fn http2_request(path: &str) -> Vec<u8> {
     let setting = [&WINDOW.0.to_be_bytes()[..], &WINDOW.1.to_be_bytes()].concat();
     let window = http2::frame(http2::WINDOW_UPDATE, 0, 0, &WINDOW.1.to_be_bytes());
-    let head = http2::get("/large.php");
+    let head = http2::get(path);
     let flags = http2::END_STREAM | http2::END_HEADERS;
     [
         http2::PREFACE,
@@ -62,8 +67,8 @@ fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_ba
     let root = document_root(&[("large.php", LARGE), ("hello.php", "<?php echo 'hello';")]);
     let server = Setup::new(root.path()).workers(2).start();
     let before = memory(&server, "VmRSS:");
-    for request in [Request::get("/large.php").to_bytes(), http2_request()] {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| send_only(&server, &request)).collect();
+    for request in [Request::get("/large.php").to_bytes(), http2_request("/large.php")] {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| send_only(&server, &request, 4096)).collect();
         for client in &clients {
             client.set_read_timeout(Some(wait::DEADLINE)).expect("a timeout can be set");
             client.peek(&mut [0]).expect("a response begins");
@@ -80,6 +85,39 @@ fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_ba
         wait::until_true("the memory to be given back", || {
             memory(&server, "VmRSS:") <= before + MOST_AFTER
         });
+    }
+    server.stop();
+}
+
+#[test]
+fn responses_of_upstream_servers_that_clients_stop_to_read_share_a_limit() {
+    /// Bytes that a client reads before it stops: pieces of a fast response grow meanwhile.
+    const READ: usize = 500_000;
+    let upstream = Odd::start(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+        let piece = vec![b'x'; 1 << 20];
+        while stream.write_all(&piece).is_ok() {}
+    });
+    let root = proxied::site();
+    let url = format!("http://{}", upstream.address());
+    let server = proxied::proxied(&root, &url, "");
+    let before = memory(&server, "VmRSS:");
+    for request in [Request::get("/app/").to_bytes(), http2_request("/app/")] {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = send_only(&server, &request, READ / 4);
+                client.set_read_timeout(Some(wait::DEADLINE)).expect("a timeout can be set");
+                client.read_exact(&mut vec![0; READ]).expect("a part of the response");
+                client
+            })
+            .collect();
+        let response = Connection::open(server.address()).ask(&Request::get("/"));
+        assert_eq!(response.expect("a response").text(), "php");
+        let most = memory(&server, "VmHWM:");
+        println!("{} MiB became {} MiB", before >> 20, most >> 20);
+        assert!(most <= before + MOST_OF_UPSTREAM, "{} MiB became {}", before >> 20, most >> 20);
+        drop(clients);
     }
     server.stop();
 }

@@ -4,12 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use maitred_tests::cached::pages;
 use maitred_tests::fastcgi::record;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::http2::{self, INITIAL_WINDOW_SIZE};
 use maitred_tests::odd::Odd;
 use maitred_tests::outside::page_cache;
 use maitred_tests::server::{Server, Setup, document_root};
@@ -191,5 +193,104 @@ fn pages_that_are_not_complete_hold_bounded_memory_and_the_next_ones_are_stored(
     }
     let ask = || http::get(server.address(), "/next").header("Cache-Status").map(str::to_owned);
     wait::until("a page to be stored", || ask().filter(|said| said.contains("; hit;")));
+    server.stop();
+}
+
+/// A page of `?mb=` megabytes, which differ with `?n=`.
+const LARGE: &str = "<?php echo str_repeat(md5($_GET['n'] ?? ''), $_GET['mb'] << 15);";
+
+/// A server that has pages on disk which are too large for its memory tier.
+fn server_of_large_pages(largest: &str) -> (Server, [tempfile::TempDir; 2]) {
+    let (root, (folder, cache_dir)) = (document_root(&[("index.php", LARGE)]), pages());
+    let server = Setup::new(root.path())
+        .top(&cache_dir)
+        .top("cache_memory = \"1M\"")
+        .site(&format!("[sites.cache]\nvalid = \"1d\"\nmax_object_size = \"{largest}\""))
+        .start();
+    (server, [root, folder])
+}
+
+/// Whether the response is the page from the cache.
+fn is_hit(server: &Server, target: &str) -> bool {
+    let answer = http::get(server.address(), target);
+    assert_eq!(answer.status, 200);
+    answer.header("Cache-Status").is_some_and(|said| said.contains("; hit;"))
+}
+
+/// The most memory that the front has had, without the pages of files.
+fn peak(server: &Server) -> u64 {
+    let front = server.front().expect("there is a front");
+    let path = format!("/proc/{}/status", front.pid);
+    let status = fs::read_to_string(path).expect("its status can be read");
+    let figure = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.expect("a figure") * 1024
+    };
+    figure("VmHWM:") - figure("RssFile:")
+}
+
+#[test]
+fn clients_that_do_not_read_a_page_from_disk_share_one_copy_of_it() {
+    const TARGET: &str = "/?mb=8";
+    const CLIENTS: usize = 40;
+    let (server, _folders) = server_of_large_pages("16M");
+    assert!(!is_hit(&server, TARGET));
+    assert!(is_hit(&server, TARGET), "it is on disk");
+    let before = peak(&server);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).expect("the server accepts");
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("a size");
+            stream.write_all(&Request::get(TARGET).to_bytes()).expect("a request is taken");
+            stream.set_read_timeout(Some(wait::DEADLINE)).expect("a timeout can be set");
+            let mut head = [0; 512];
+            let count = stream.read(&mut head).expect("a response begins");
+            let head = String::from_utf8_lossy(&head[..count]).into_owned();
+            assert!(head.contains("; hit;"), "{head}");
+            stream
+        })
+        .collect();
+    let mut streams = http2::Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    for stream in (1..20).step_by(2) {
+        streams.ask(stream, TARGET);
+        let head = |frame: &http2::Frame| frame.kind == http2::HEADERS && frame.stream == stream;
+        streams.wait_for("a response to begin", head).expect("a header");
+    }
+    assert!(is_hit(&server, TARGET), "who reads gets the page, too");
+    let grown = peak(&server).saturating_sub(before);
+    println!("the front had {before} bytes, and {grown} more");
+    assert!(grown < BESIDE_BYTES, "{grown}");
+    drop((clients, streams));
+    server.stop();
+}
+
+#[test]
+fn pages_from_disk_that_clients_do_not_read_are_bounded_together_and_served_all_the_same() {
+    const PAGES: u32 = 60;
+    let (server, _folders) = server_of_large_pages("2M");
+    let target = |page: u32| format!("/?mb=1&n={page}");
+    for page in 0..PAGES {
+        assert!(!is_hit(&server, &target(page)));
+    }
+    assert!(is_hit(&server, &target(0)));
+    let before = peak(&server);
+    let connections: Vec<_> = (0..PAGES)
+        .map(|page| {
+            let settings = [(INITIAL_WINDOW_SIZE, 0)];
+            let mut connection = http2::Connection::open(server.address(), &settings);
+            connection.ask(1, &target(page));
+            let head = |frame: &http2::Frame| frame.kind == http2::HEADERS;
+            connection.wait_for("a response to begin", head).expect("a header");
+            connection
+        })
+        .collect();
+    let grown = peak(&server).saturating_sub(before);
+    println!("the front had {before} bytes, and {grown} more");
+    assert!(grown < BESIDE_BYTES, "{grown}");
+    let last = target(PAGES - 1);
+    assert!(!is_hit(&server, &last), "there is no memory for it: its script runs");
+    drop(connections);
+    wait::until_true("the page to be read from disk", || is_hit(&server, &last));
     server.stop();
 }

@@ -3,10 +3,11 @@
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use maitred_budget::BudgetPart;
 use maitred_os::sealed::Sealed;
 use maitred_os::shared::page_bytes;
 
@@ -24,21 +25,93 @@ const NAME: &str = "cached page";
 #[derive(Debug, Clone)]
 pub struct Body {
     bytes: Bytes,
-    file: Option<Arc<MemfdBody>>,
+    held: Option<Arc<HeldBody>>,
 }
 
 impl Body {
     /// Its memfd, which contains exactly the body, if it has one.
     pub fn file(&self) -> Option<&OwnedFd> {
-        self.file.as_ref().map(|held| held.sealed.file())
+        match &self.held.as_ref()?.content {
+            HeldContent::Memfd(sealed, _) => Some(sealed.file()),
+            HeldContent::Heap(_) => None,
+        }
     }
 
     /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
-        match &self.file {
+        match self.file() {
             None => self.bytes.len(),
             Some(_) => weight_in_file(self.bytes.len()),
         }
+    }
+
+    /// The body as one whose readers can be charged.
+    pub(crate) fn into_held(self) -> Body {
+        match self.held {
+            None if !self.bytes.is_empty() => Body::of(HeldContent::Heap(self.bytes)),
+            _ => self,
+        }
+    }
+
+    /// What its readers have, if they can be charged.
+    pub(crate) fn held(&self) -> Option<Arc<HeldBody>> {
+        self.held.clone()
+    }
+
+    fn of(content: HeldContent) -> Body {
+        let held = Arc::new(HeldBody { content, account: Mutex::default() });
+        Body { bytes: Bytes::from_owner(HeldBytes(held.clone())), held: Some(held) }
+    }
+}
+
+/// What all that read a body have in common.
+#[derive(Debug)]
+pub(crate) struct HeldBody {
+    content: HeldContent,
+    account: Mutex<BodyAccount>,
+}
+
+#[derive(Debug, Default)]
+struct BodyAccount {
+    /// Pages in the memory tier that have the body.
+    places: usize,
+    /// Its memory outside the memory tier.
+    charge: Option<BudgetPart>,
+}
+
+#[derive(Debug)]
+enum HeldContent {
+    Heap(Bytes),
+    /// A memfd, counted in [`Files`].
+    Memfd(Sealed, #[expect(dead_code, reason = "it is given back on drop")] FilePermit),
+}
+
+impl HeldBody {
+    /// Counts a page in the memory tier, which has the memory of the body in its own account.
+    pub(crate) fn enter_tier(&self) {
+        let mut account = self.account();
+        account.places += 1;
+        account.charge = None;
+    }
+
+    /// Counts a page that is no longer in the memory tier. If it was the last one, and clients
+    /// read the body, `charge` is for its memory until they have.
+    pub(crate) fn leave_tier(self: Arc<HeldBody>, charge: impl FnOnce() -> BudgetPart) {
+        let mut account = self.account();
+        account.places = account.places.saturating_sub(1);
+        // A body without a page in the tier gets no new readers.
+        if account.places == 0 && Arc::strong_count(&self) > 1 {
+            account.charge = Some(charge());
+        }
+    }
+
+    /// Counts its memory until its last reader has gone.
+    pub(crate) fn set_charge(&self, charge: Option<BudgetPart>) {
+        self.account().charge = charge;
+    }
+
+    fn account(&self) -> MutexGuard<'_, BodyAccount> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,7 +123,7 @@ pub fn weight_in_file(bytes: usize) -> usize {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
-        Body { bytes, file: None }
+        Body { bytes, held: None }
     }
 }
 
@@ -77,7 +150,7 @@ impl Files {
     /// Moves a large body into a memfd. If the limit or the descriptors are exhausted, it stays on
     /// the heap.
     pub fn into_memfd(&self, body: Body) -> Body {
-        if body.file.is_some() || body.len() < FILE_LEAST_BYTES {
+        if body.file().is_some() || body.len() < FILE_LEAST_BYTES {
             return body;
         }
         let Some(permit) = self.permit() else {
@@ -86,8 +159,7 @@ impl Files {
         let Ok(sealed) = Sealed::copy(NAME, &body) else {
             return body;
         };
-        let held = Arc::new(MemfdBody { sealed, _permit: permit });
-        Body { bytes: Bytes::from_owner(Mapped(held.clone())), file: Some(held) }
+        Body::of(HeldContent::Memfd(sealed, permit))
     }
 
     fn permit(&self) -> Option<FilePermit> {
@@ -96,13 +168,6 @@ impl Files {
         left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
         Some(FilePermit(left.clone()))
     }
-}
-
-/// A memfd, counted in [`Files`].
-#[derive(Debug)]
-struct MemfdBody {
-    sealed: Sealed,
-    _permit: FilePermit,
 }
 
 #[derive(Debug)]
@@ -114,12 +179,15 @@ impl Drop for FilePermit {
     }
 }
 
-/// The bytes of a memfd, mapped as long as there is a reader.
-struct Mapped(Arc<MemfdBody>);
+/// The bytes of a body, as long as there is a reader.
+struct HeldBytes(Arc<HeldBody>);
 
-impl AsRef<[u8]> for Mapped {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
-        self.0.sealed.as_ref()
+        match &self.0.content {
+            HeldContent::Heap(bytes) => bytes,
+            HeldContent::Memfd(sealed, _) => sealed.as_ref(),
+        }
     }
 }
 

@@ -66,8 +66,17 @@ pub enum Fetched {
     Entry(Entry),
     /// Nothing usable.
     Nothing,
-    /// A file larger than the given limit.
+    /// A file that is not read.
+    Unread(Unread),
+}
+
+/// Why a file is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It takes long.
     Large,
+    /// There is no memory for it.
+    NoMemory,
 }
 
 /// The result of a sweep.
@@ -99,14 +108,19 @@ impl Disk {
         })
     }
 
-    /// The entry under a key, if its file has at most `most` bytes. A damaged file is removed and
-    /// counts as absent.
-    pub fn read(&self, key: &Key, now: Millis, most: u64) -> Fetched {
+    /// The entry under a key, if `admit` admits the bytes of its file. A damaged file is removed
+    /// and counts as absent.
+    pub fn read(
+        &self,
+        key: &Key,
+        now: Millis,
+        admit: impl FnOnce(u64) -> Result<(), Unread>,
+    ) -> Fetched {
         let digest = digest(key);
         let path = self.path(&digest);
-        let bytes = match read_file(&path, self.era, most) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Fetched::Large,
+        let bytes = match read_file(&path, self.era, admit) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(why)) => return Fetched::Unread(why),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.index().forget(&digest);
                 return Fetched::Nothing;
@@ -491,9 +505,13 @@ pub fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The content of a file, if its length matches its header; `None` if it is longer than `most`.
-/// Foreign files may have any length.
-fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
+/// The content of a file, if its length matches its header and `admit` admits it. Foreign files
+/// may have any length.
+fn read_file(
+    path: &Path,
+    era: u64,
+    admit: impl FnOnce(u64) -> Result<(), Unread>,
+) -> io::Result<Result<Bytes, Unread>> {
     let mut file = own_files::open(path)?;
     let size = file.metadata()?.len();
     let mut first = [0; FIRST_BYTES];
@@ -501,13 +519,13 @@ fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     if size > MAX_FILE_BYTES || file_bytes(&first, era) != Ok(size) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    if size > most {
-        return Ok(None);
+    if let Err(why) = admit(size) {
+        return Ok(Err(why));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     bytes.extend_from_slice(&first);
     file.take(size - first.len() as u64).read_to_end(&mut bytes)?;
-    Ok(Some(bytes.into()))
+    Ok(Ok(bytes.into()))
 }
 
 /// The content of a file without the body; `None` if it is damaged or of another era.

@@ -3,6 +3,7 @@
 //! The library was chosen by measurement: on a load with the skew of web pages its hit rate is
 //! above that of a simulated LRU and of moka, and a hit costs a tenth of moka's (docs/decisions).
 
+use std::cell::RefCell;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +12,12 @@ use maitred_pagecache::key::Key;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use crate::body::{Files, weight_in_file};
+use crate::body::{Files, HeldBody, weight_in_file};
+use crate::detached::DetachedMemory;
 use crate::object::{Entry, Object};
 
-/// Memory of a page beside its own bytes: its table slot and reference counters.
-const OVERHEAD_BYTES: usize = 200;
+/// Memory of a page beside its own bytes: its table slot, reference counters and charge.
+const OVERHEAD_BYTES: usize = 320;
 /// Expected weight of a page, for the size of the table.
 const EXPECTED_BYTES: u64 = 16 * 1024;
 /// Most shards. Each has its share of the capacity, and no page may be larger than that, so there
@@ -38,19 +40,19 @@ fn weight(key: &Key, bytes: usize) -> u64 {
     (key.as_bytes().len() + bytes + OVERHEAD_BYTES) as u64
 }
 
-/// Collects the keys of evicted entries, including a replaced one.
+/// Collects evicted entries, including a replaced one.
 #[derive(Debug, Clone, Default)]
 struct Evictions;
 
 impl Lifecycle<Key, Entry> for Evictions {
-    type RequestState = Vec<Key>;
+    type RequestState = Vec<(Key, Entry)>;
 
-    fn begin_request(&self) -> Vec<Key> {
+    fn begin_request(&self) -> Vec<(Key, Entry)> {
         Vec::new()
     }
 
-    fn on_evict(&self, gone: &mut Vec<Key>, key: Key, _: Entry) {
-        gone.push(key);
+    fn on_evict(&self, gone: &mut Vec<(Key, Entry)>, key: Key, entry: Entry) {
+        gone.push((key, entry));
     }
 }
 
@@ -59,11 +61,13 @@ impl Lifecycle<Key, Entry> for Evictions {
 pub struct Memory {
     cache: Cache<Key, Entry, Weight, RandomState, Evictions>,
     files: Files,
+    detached: DetachedMemory,
     evicted: AtomicU64,
 }
 
 impl Memory {
-    /// With this capacity in bytes, and at most this many memfds.
+    /// With this capacity in bytes, and at most this many memfds. Pages outside of it have as much
+    /// as the capacity until [`DetachedMemory::limit_to`].
     pub fn new(bytes: u64, files: usize) -> Memory {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards.min(MAX_SHARDS);
@@ -79,7 +83,8 @@ impl Memory {
                 Cache::with(expected.max(shards), bytes, Weight, RandomState::new(), Evictions)
             }
         };
-        Memory { cache, files: Files::new(files), evicted: AtomicU64::new(0) }
+        let detached = DetachedMemory::new(bytes);
+        Memory { cache, files: Files::new(files), detached, evicted: AtomicU64::new(0) }
     }
 
     /// The entry under a key.
@@ -87,26 +92,50 @@ impl Memory {
         self.cache.get(key)
     }
 
+    /// The memory of pages outside of the tier.
+    pub fn detached(&self) -> &DetachedMemory {
+        &self.detached
+    }
+
     /// Moves the body of a page that no other thread shares yet into a memfd, if the page then fits
     /// under this key.
     pub fn move_to_memfd(&self, key: &Key, page: &mut Object) {
         let bytes = page.weight() - page.body.weight() + weight_in_file(page.body.len());
+        let mut body = page.body.clone();
         if weight(key, bytes) <= self.largest() {
-            page.body = self.files.into_memfd(page.body.clone());
+            body = self.files.into_memfd(body);
         }
+        page.body = body.into_held();
     }
 
-    /// Stores an entry, if it is not too large.
+    /// Stores an entry, if it is not too large, and if clients do not read more pages of its site
+    /// that have lost their place than they may.
     pub fn put(&self, key: Key, entry: Entry) -> bool {
-        let fits = Weight.weight(&key, &entry) <= self.largest();
-        if fits {
-            let gone = self.cache.insert_with_lifecycle(key.clone(), entry);
-            let others = gone.iter().filter(|gone| **gone != key).count();
-            self.evicted.fetch_add(others as u64, Ordering::Relaxed);
-        } else {
-            self.cache.remove(&key);
+        let fits = Weight.weight(&key, &entry) <= self.largest() && self.detached.has_room(&key);
+        if !fits {
+            self.detach(self.cache.remove(&key));
+            return false;
         }
-        fits
+        if let Some(held) = held_by(&entry) {
+            held.enter_tier();
+        }
+        let gone = self.cache.insert_with_lifecycle(key.clone(), entry);
+        let others = gone.iter().filter(|(gone, _)| *gone != key).count();
+        self.evicted.fetch_add(others as u64, Ordering::Relaxed);
+        for gone in gone {
+            self.detach(Some(gone));
+        }
+        true
+    }
+
+    /// Charges the site for an entry that has left the tier, if clients read it.
+    fn detach(&self, gone: Option<(Key, Entry)>) {
+        let Some((key, entry)) = gone else { return };
+        let bytes = entry.weight() as u64;
+        if let Some(held) = held_by(&entry) {
+            drop(entry);
+            held.leave_tier(|| self.detached.add(&key, bytes));
+        }
     }
 
     /// Largest weight of a page in bytes.
@@ -116,7 +145,7 @@ impl Memory {
 
     /// Removes a page.
     pub fn remove(&self, key: &Key, page: &Arc<Object>) {
-        self.cache.remove_if(key, |entry| match entry {
+        self.remove_if(key, |entry| match entry {
             Entry::Page(found) => Arc::ptr_eq(found, page),
             Entry::Varies(_) => false,
         });
@@ -124,12 +153,22 @@ impl Memory {
 
     /// Removes the entry of a key if `is_meant` returns true for it.
     pub fn remove_if(&self, key: &Key, is_meant: impl Fn(&Entry) -> bool) {
-        self.cache.remove_if(key, is_meant);
+        self.detach(self.cache.remove_if(key, is_meant));
     }
 
     /// Removes all entries for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&Entry) -> bool) {
-        self.cache.retain(|_, entry| keep(entry));
+        let gone = RefCell::new(Vec::new());
+        self.cache.retain(|key, entry| {
+            let is_kept = keep(entry);
+            if !is_kept {
+                gone.borrow_mut().push((key.clone(), entry.clone()));
+            }
+            is_kept
+        });
+        for gone in gone.into_inner() {
+            self.detach(Some(gone));
+        }
     }
 
     /// The pages that were sent most often, at most `most`, the first one first.
@@ -170,6 +209,14 @@ impl Memory {
     /// Number of evictions.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
+    }
+}
+
+/// What the readers of a page's body have.
+fn held_by(entry: &Entry) -> Option<Arc<HeldBody>> {
+    match entry {
+        Entry::Page(page) => page.body.held(),
+        Entry::Varies(_) => None,
     }
 }
 

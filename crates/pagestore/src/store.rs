@@ -15,13 +15,14 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::vary::Vary;
 
 use crate::dir_lock::FolderLock;
-use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, make_dir};
+use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, Unread, make_dir};
 use crate::gate::Gate;
 use crate::journal::{self, JournalState};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
 use crate::purge_queue::PurgeQueue;
 use crate::purges::{PurgeState, Purges};
+use crate::shared_reads::SharedReads;
 use crate::store::owned_folder::OwnedFolder;
 use crate::uses::Uses;
 
@@ -57,6 +58,13 @@ pub enum Lookup {
     },
     /// A page that takes time to read, with [`Store::load_large`].
     Large {
+        /// Its key.
+        key: Key,
+        /// There are other variants for this URL.
+        has_variants: bool,
+    },
+    /// A page on disk for which there is no memory: clients read many others of its site.
+    NoMemory {
         /// Its key.
         key: Key,
         /// There are other variants for this URL.
@@ -123,6 +131,8 @@ pub struct Store {
     memory: Memory,
     /// The disk tier, while this process owns its directory.
     disk: ArcSwapOption<Disk>,
+    /// Pages from disk that are too large for the memory tier, as clients read them.
+    reads: SharedReads,
     purges: Purges,
     folder: Mutex<Option<OwnedFolder>>,
     queue: PurgeQueue,
@@ -154,6 +164,7 @@ impl Store {
         let mut store = Store {
             memory: Memory::new(limits.memory, limits.files),
             disk: ArcSwapOption::empty(),
+            reads: SharedReads::default(),
             purges: Purges::default(),
             folder: Mutex::default(),
             queue: PurgeQueue::default(),
@@ -203,6 +214,11 @@ impl Store {
         if self.has_disk() { u64::MAX } else { self.memory.largest() }
     }
 
+    /// Sets how many bytes of pages clients may read outside the memory tier.
+    pub fn limit_detached(&self, most: u64) {
+        self.memory.detached().limit_to(most);
+    }
+
     /// Largest body that can be stored in memory, in bytes.
     pub fn largest_in_memory(&self) -> u64 {
         self.memory.largest()
@@ -243,29 +259,34 @@ impl Store {
         most: u64,
     ) -> Lookup {
         let _on_its_way = self.gate.pass();
-        let is_large = Cell::new(false);
+        let unread = Cell::new(None);
         let looked = self.find(primary, fields, |key| match self.fetch(key, now, most) {
             Fetched::Entry(entry) => Some(entry),
             Fetched::Nothing => None,
-            Fetched::Large => {
-                is_large.set(true);
+            Fetched::Unread(why) => {
+                unread.set(Some(why));
                 None
             }
         });
         match looked {
-            Lookup::Miss { key, has_variants } if is_large.get() => {
-                Lookup::Large { key, has_variants }
-            }
+            Lookup::Miss { key, has_variants } => missed(key, has_variants, unread.get()),
             looked => looked,
         }
     }
 
-    /// Reads a page that [`Store::load`] has found to be large. Blocks for as long as that takes.
+    /// Reads a page that [`Store::load`] has found to be large, or takes the copy that others have.
+    /// Blocks for as long as that takes.
     pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Lookup {
         let _on_its_way = self.gate.pass();
-        match self.fetch(&key, now, u64::MAX) {
-            Fetched::Entry(Entry::Page(page)) => self.alive(key, page, has_variants),
-            _ => Lookup::Miss { key, has_variants },
+        let place = self.reads.place(&key);
+        let read = place.copy_or(|| match self.fetch(&key, now, u64::MAX) {
+            Fetched::Entry(Entry::Page(page)) => Ok(page),
+            Fetched::Entry(Entry::Varies(_)) | Fetched::Nothing => Err(None),
+            Fetched::Unread(why) => Err(Some(why)),
+        });
+        match read {
+            Ok(page) => self.alive(key, page, has_variants),
+            Err(why) => missed(key, has_variants, why),
         }
     }
 
@@ -276,17 +297,28 @@ impl Store {
         let Some(disk) = &*self.disk.load() else {
             return Fetched::Nothing;
         };
-        let mut read = disk.read(key, now, most);
-        if let Fetched::Entry(entry) = &mut read
-            // A page stored in the meantime is newer.
-            && !self.memory.contains(key)
-        {
-            if let Entry::Page(page) = entry
-                && let Some(page) = Arc::get_mut(page)
-            {
-                self.memory.move_to_memfd(key, page);
+        let mut charge = None;
+        let mut read = disk.read(key, now, |bytes| {
+            if bytes > most {
+                return Err(Unread::Large);
             }
-            self.memory.put(key.clone(), entry.clone());
+            charge = self.memory.detached().take(key, bytes);
+            charge.as_ref().map(|_| ()).ok_or(Unread::NoMemory)
+        });
+        let Fetched::Entry(entry) = &mut read else {
+            return read;
+        };
+        if let Entry::Page(page) = entry
+            && let Some(page) = Arc::get_mut(page)
+        {
+            self.memory.move_to_memfd(key, page);
+        }
+        // A page stored in the meantime is newer.
+        let is_stored = !self.memory.contains(key) && self.memory.put(key.clone(), entry.clone());
+        if let Entry::Page(page) = entry
+            && let Some(held) = page.body.held().filter(|_| !is_stored)
+        {
+            held.set_charge(charge);
         }
         read
     }
@@ -365,7 +397,9 @@ impl Store {
         };
         self.memory.move_to_memfd(key, &mut page);
         let page = Arc::new(page);
-        self.put(key, Entry::Page(page.clone()), now)?;
+        let stored = self.put(key, Entry::Page(page.clone()), now);
+        self.reads.forget(key);
+        stored?;
         if self.purges.refuses(&page) {
             // It was purged while it was being stored.
             self.memory.remove(key, &page);
@@ -378,17 +412,20 @@ impl Store {
     }
 
     /// Stores a derived page, such as a compressed copy, in memory alone.
-    pub fn insert_derived(&self, key: Key, mut page: Object) -> Arc<Object> {
+    ///
+    /// # Errors
+    /// The page, if it has no place there.
+    pub fn insert_derived(&self, key: Key, mut page: Object) -> Result<Arc<Object>, Arc<Object>> {
         let _on_its_way = self.gate.pass();
-        let is_kept = !self.purges.refuses(&page);
-        if is_kept {
-            self.memory.move_to_memfd(&key, &mut page);
+        if self.purges.refuses(&page) {
+            return Err(page.into());
         }
+        self.memory.move_to_memfd(&key, &mut page);
         let page = Arc::new(page);
-        if is_kept {
-            self.memory.put(key, Entry::Page(page.clone()));
+        match self.memory.put(key, Entry::Page(page.clone())) {
+            true => Ok(page),
+            false => Err(page),
         }
-        page
     }
 
     /// Whether a page may have been purged after this stamp, which is of before its lookup.
@@ -406,6 +443,7 @@ impl Store {
             disk.remove(key);
             // Another thread may have read it just before.
             self.drop_from_memory(key, page);
+            self.reads.forget(key);
         }
     }
 
@@ -501,6 +539,15 @@ impl Store {
             failed: disk.map_or(0, Disk::failed),
             purges: self.purges.len(),
         }
+    }
+}
+
+/// A miss, or why the page on disk is not read.
+fn missed(key: Key, has_variants: bool, why: Option<Unread>) -> Lookup {
+    match why {
+        None => Lookup::Miss { key, has_variants },
+        Some(Unread::Large) => Lookup::Large { key, has_variants },
+        Some(Unread::NoMemory) => Lookup::NoMemory { key, has_variants },
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn keep(
 fn found(looked: Lookup) -> Option<String> {
     match looked {
         Lookup::Page { page, .. } => Some(String::from_utf8(page.body.to_vec()).unwrap()),
-        Lookup::Miss { .. } | Lookup::Large { .. } => None,
+        Lookup::Miss { .. } | Lookup::Large { .. } | Lookup::NoMemory { .. } => None,
     }
 }
 
@@ -236,6 +236,7 @@ fn what_is_no_journal_is_neither_followed_nor_waited_for() {
 fn a_page_too_large_for_memory_is_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);
+    store.limit_detached(4 << 20);
     let large = vec![b'x'; 1 << 20];
     keep(&store, "/a", &[], &large).unwrap();
     assert!(found(store.lookup(&key("/a"), [].into_iter())).is_none());
@@ -397,7 +398,7 @@ fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
     keep(&store, "/a", &[], &body).unwrap();
     assert_eq!(has_file(store.lookup(&key("/a"), [].into_iter())), Some(true));
     let coded = page("/a", &[], store.stamp(), &body);
-    let coded = store.insert_derived(key("/a in a coding"), coded);
+    let coded = store.insert_derived(key("/a in a coding"), coded).unwrap();
     assert!(coded.body.file().is_some());
     drop(store);
     let (store, _) = on_disk(dir.path(), 64 << 20);
@@ -406,6 +407,119 @@ fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
     drop(store);
     // There is no room for it in memory.
     let (store, _) = on_disk(dir.path(), FILE_LEAST_BYTES as u64);
+    store.limit_detached(1 << 20);
     let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(false));
+}
+
+/// Opens a store whose memory tier is too small for its pages, of which clients may read two and a
+/// half at a time.
+fn too_small_for(pages: &[&str], body: &[u8], dir: &Path) -> Store {
+    let (store, _) = on_disk(dir, 1 << 20);
+    for page in pages {
+        keep(&store, page, &[], body).unwrap();
+    }
+    drop(store);
+    let (store, _) = on_disk(dir, 4096);
+    store.limit_detached(body.len() as u64 * 5);
+    store
+}
+
+fn read_large(store: &Store, target: &str) -> Lookup {
+    store.load_large(key(target), false, NOW)
+}
+
+fn page_of(looked: Lookup) -> Option<Arc<Object>> {
+    match looked {
+        Lookup::Page { page, .. } => Some(page),
+        _ => None,
+    }
+}
+
+#[test]
+fn all_that_read_a_page_without_a_place_in_memory_have_one_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = too_small_for(&["/a"], &[b'a'; 20_000], dir.path());
+    let reads = || page_of(read_large(&store, "/a")).unwrap();
+    let threads: Vec<_> = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..8).map(|_| scope.spawn(reads)).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
+    assert!(threads.iter().all(|page| Arc::ptr_eq(page, &threads[0])));
+    let used = store.memory.detached().used();
+    assert!((20_000..21_000).contains(&used), "{used}");
+    // HTTP/2 has the bytes after the page.
+    let bytes = threads[0].body.slice(1..2);
+    drop(threads);
+    assert_eq!(store.memory.detached().used(), used);
+    drop(bytes);
+    assert_eq!(store.memory.detached().used(), 0);
+}
+
+#[test]
+fn a_page_that_replaces_one_that_is_read_is_what_the_next_ones_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = too_small_for(&["/a"], &[b'a'; 20_000], dir.path());
+    let old = page_of(read_large(&store, "/a")).unwrap();
+    keep(&store, "/a", &[], &[b'b'; 20_000]).unwrap();
+    let new = page_of(read_large(&store, "/a")).unwrap();
+    assert_eq!((old.body[0], new.body[0]), (b'a', b'b'));
+    store.drop_page(&key("/a"), &new);
+    assert!(matches!(read_large(&store, "/a"), Lookup::Miss { .. }));
+}
+
+#[test]
+fn pages_without_a_place_in_memory_are_read_while_there_is_memory_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = too_small_for(&["/a", "/b", "/c"], &[b'a'; 20_000], dir.path());
+    let [first, second, third] = ["/a", "/b", "/c"].map(|target| read_large(&store, target));
+    let held = [first, second].map(|looked| page_of(looked).unwrap());
+    assert!(matches!(third, Lookup::NoMemory { .. }), "{third:?}");
+    let small = store.load(&key("/c"), [].into_iter(), NOW, u64::MAX);
+    assert!(matches!(small, Lookup::NoMemory { .. }), "{small:?}");
+    drop(held);
+    assert!(page_of(read_large(&store, "/c")).is_some());
+}
+
+#[test]
+fn pages_that_clients_read_after_they_lost_their_place_in_memory_are_bounded() {
+    const BYTES: usize = 10_000;
+    let limits = Limits { memory: 1 << 20, files: 0, disk: None };
+    let (store, _) = Store::open(limits, "boot", NOW).unwrap();
+    store.limit_detached(1 << 20);
+    let read = |number: usize| {
+        let target = format!("/{number}");
+        let _ = keep(&store, &target, &[], &[b'a'; BYTES]);
+        page_of(store.lookup(&key(&target), [].into_iter()))
+    };
+    let held: Vec<_> = (0..1000).filter_map(read).collect();
+    let (bytes, used) = (held.len() * BYTES, store.memory.detached().used());
+    assert!(bytes < 2 << 20, "{bytes}");
+    assert!(used > 1 << 18, "{used}");
+    purge(&store, "site", &Purge::All, PurgeMode::Hard).unwrap();
+    store.sweep(NOW).unwrap();
+    assert!(store.memory.detached().used() as usize >= bytes, "purged pages count as well");
+    drop(held);
+    assert_eq!(store.memory.detached().used(), 0);
+    assert!(read(0).is_some());
+}
+
+#[test]
+fn a_page_with_the_body_of_the_one_that_it_replaces_counts_once() {
+    let store = memory_only();
+    keep(&store, "/a", &[], b"body").unwrap();
+    let old = page_of(store.lookup(&key("/a"), [].into_iter())).unwrap();
+    let mut new = page("/a", &[], store.stamp(), b"");
+    new.body = old.body.clone();
+    store.insert(&key("/a"), &Vary::default(), [].into_iter(), new, NOW).unwrap();
+    assert_eq!(store.memory.detached().used(), 0);
+    let mut derived = page("/a", &[], store.stamp(), b"");
+    derived.body = old.body.clone();
+    store.insert_derived(key("/a derived"), derived).unwrap();
+    keep(&store, "/a", &[], b"other").unwrap();
+    assert_eq!(store.memory.detached().used(), 0, "the derived page has it");
+    store.drop_from_memory(&key("/a derived"), &page("/a", &[], store.stamp(), b""));
+    assert!(store.memory.detached().used() > 0);
+    drop(old);
+    assert_eq!(store.memory.detached().used(), 0);
 }

@@ -4,11 +4,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use maitred_budget::SharedBudget;
 use maitred_config::Config;
 
-use crate::http::shared_budget::SharedBudget;
-
-/// Pages of the largest size that may be on their way at a time, at least.
+/// Pages of the largest size that may be on their way at a time, and read at a time, at least.
 const LARGEST_AT_A_TIME: u64 = 4;
 
 /// Bytes that a site may have for each byte that is free.
@@ -18,13 +17,19 @@ const SHARE: u64 = 1;
 #[derive(Debug, Default)]
 pub struct FillMemory(Mutex<SharedBudget>);
 
+/// Bytes that pages may have on their way into the cache, and as much again those that clients
+/// read without a place in its memory: as much as `cache_memory`, or a few pages of the largest
+/// `max_object_size`.
+pub fn beside_tier(config: &Config) -> u64 {
+    let caches = config.sites.iter().filter_map(|site| site.cache.as_ref());
+    let largest = caches.map(|cache| cache.rules.max_object_size).max().unwrap_or(0);
+    largest.saturating_mul(LARGEST_AT_A_TIME).max(config.cache_memory)
+}
+
 impl FillMemory {
-    /// Sets the limit: as much as `cache_memory`, or a few pages of the largest `max_object_size`.
+    /// Sets the limit: [`beside_tier`].
     pub fn follow(&self, config: &Config) {
-        let caches = config.sites.iter().filter_map(|site| site.cache.as_ref());
-        let largest = caches.map(|cache| cache.rules.max_object_size).max().unwrap_or(0);
-        let few = largest.saturating_mul(LARGEST_AT_A_TIME);
-        self.lock().limit_to(few.max(config.cache_memory));
+        self.lock().limit_to(beside_tier(config));
     }
 
     /// Gives the site this many bytes more, if it may have them.

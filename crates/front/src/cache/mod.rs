@@ -45,7 +45,7 @@ use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats}
 use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
-use crate::cache::fill_memory::FillMemory;
+use crate::cache::fill_memory::{FillMemory, beside_tier};
 use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::PurgeJournal;
@@ -85,7 +85,7 @@ pub struct Cache {
     disk_limit: Option<u64>,
     pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
     fill_memory: Arc<FillMemory>,
-    pub(crate) refreshes: Arc<RefreshBudget>,
+    pub(crate) refreshes: RefreshBudget,
     /// Pages that are being compressed.
     pub(crate) compressing: CompressingKeys,
     /// Notified when a page is stored or purged: there may be something to sweep.
@@ -110,15 +110,16 @@ impl Cache {
         self.disk_pace.is_slow(now()) || self.slow_disk.is_stuck()
     }
 
-    /// Runs a function that reads or writes a page on another thread. None if that takes too long:
-    /// then it ends without the caller.
+    /// Runs a function that reads or writes a page of the site with this key on another thread.
+    /// None if that takes too long: then it ends without the caller.
     pub(crate) async fn run_elsewhere<T: Send + 'static>(
         &self,
+        site_key: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         match self.has_slow_disk() {
             true => self.slow_disk.run(work).await,
-            false => self.slow_disk.run_large(work).await,
+            false => self.slow_disk.run_large(site_key, work).await,
         }
     }
 
@@ -183,6 +184,7 @@ impl Cache {
         };
         let (fills, fill_memory) = (Fills::default(), Arc::<FillMemory>::default());
         fill_memory.follow(config);
+        store.limit_detached(beside_tier(config));
         let changed = Notify::new();
         let cache = Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
@@ -197,7 +199,7 @@ impl Cache {
             memory_limit: memory,
             fills,
             fill_memory,
-            refreshes: Arc::default(),
+            refreshes: RefreshBudget::default(),
             compressing: CompressingKeys::default(),
             changed,
             known: ArcSwap::from_pointee(PurgeableSites::of(config)),
@@ -540,7 +542,7 @@ mod tests {
         assert!(!cache.has_slow_disk());
         assert!(cache.slow_disk.run(hang.clone()).await.is_none());
         assert!(cache.has_slow_disk());
-        let large = tokio::time::timeout(SWEEP / 3, cache.run_elsewhere(hang)).await;
+        let large = tokio::time::timeout(SWEEP / 3, cache.run_elsewhere("site", hang)).await;
         assert!(large.is_ok_and(|stored| stored.is_none()));
         drop(release);
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_budget::GuardedBudget;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
@@ -18,8 +19,11 @@ const THREADS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Most threads that read and write large pages at a time, on a disk that is not known to be slow:
-/// a quarter of all that block.
+/// a quarter of all that block. One site alone may have half of them.
 const LARGE_THREADS: usize = 128;
+
+/// Threads for large pages that a site may have for each one that is free.
+const LARGE_SHARE: u64 = 1;
 
 /// Longest wait of a request for a large page, which takes long on a fast disk, too.
 const LARGE_PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +33,7 @@ const LARGE_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SlowDisk {
     turns: DiskTurns,
     large: DiskTurns,
+    large_by_site: Arc<GuardedBudget>,
 }
 
 /// A limited number of uses at a time.
@@ -44,6 +49,7 @@ impl Default for SlowDisk {
         SlowDisk {
             turns: DiskTurns::new(THREADS, PATIENCE),
             large: DiskTurns::new(LARGE_THREADS, LARGE_PATIENCE),
+            large_by_site: GuardedBudget::new(LARGE_THREADS as u64, LARGE_SHARE),
         }
     }
 }
@@ -58,11 +64,19 @@ impl SlowDisk {
         self.turns.run(work).await
     }
 
-    /// The same for a large page, as long as the disk is not known to be slow.
+    /// The same for a large page of the site with this key, as long as the disk is not known to be
+    /// slow.
     pub async fn run_large<T: Send + 'static>(
         &self,
+        site_key: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
+        let turn = self.large_by_site.take(site_key, 1)?;
+        let work = move || {
+            let done = work();
+            drop(turn);
+            done
+        };
         self.large.run(work).await
     }
 
@@ -137,5 +151,30 @@ mod tests {
         }
         assert!(!disk.is_stuck());
         assert_eq!(disk.run(|| 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn large_pages_of_a_site_leave_turns_to_those_of_other_sites() {
+        let disk = Arc::new(SlowDisk::default());
+        let (release, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(Mutex::new(stuck));
+        let large = |site: &'static str| {
+            let (disk, stuck) = (disk.clone(), stuck.clone());
+            let work = move || stuck.lock().is_ok_and(|one| one.recv().is_ok());
+            tokio::spawn(async move { disk.run_large(site, work).await })
+        };
+        let waiting: Vec<_> = (0..LARGE_THREADS).map(|_| large("a")).collect();
+        while waiting.iter().filter(|one| one.is_finished()).count() < LARGE_THREADS / 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(disk.run_large("a", || 7).await, None, "it has half of all turns");
+        assert_eq!(disk.run_large("b", || 7).await, Some(7));
+        drop(release);
+        let mut refused = 0;
+        for one in waiting {
+            refused += usize::from(one.await.expect("it ends").is_none());
+        }
+        assert_eq!(refused, LARGE_THREADS / 2);
+        assert_eq!(disk.run_large("a", || 7).await, Some(7));
     }
 }

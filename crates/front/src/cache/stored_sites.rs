@@ -9,6 +9,7 @@ use maitred_config::Config;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagestore::journal::JournalState;
 
+use crate::cache::fill_memory::beside_tier;
 use crate::cache::purge::PurgeableSites;
 use crate::cache::purge_journal::PATIENCE;
 use crate::cache::{Cache, SiteCache};
@@ -48,6 +49,7 @@ impl Cache {
     pub fn use_sites(&self, config: &Config) -> BTreeSet<String> {
         self.cookies.follow(config);
         self.fill_memory.follow(config);
+        self.store.limit_detached(beside_tier(config));
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
         let now = self.known.load();
         // While a site has no cache, or is another tenant's, changes of its pages go unnoticed.

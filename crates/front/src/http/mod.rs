@@ -12,7 +12,6 @@ pub mod hosts;
 pub(crate) mod large_file;
 pub(crate) mod request_memory;
 pub(crate) mod server_timing;
-pub(crate) mod shared_budget;
 pub(crate) mod spool;
 pub(crate) mod spool_folder;
 pub(crate) mod transfers;

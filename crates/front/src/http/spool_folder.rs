@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use maitred_budget::SharedBudget;
 use maitred_control::episode::{LogThrottle, News};
 use maitred_text::humanize::{self, lasted};
 use tokio::sync::Notify;
 
 use crate::http::body::blocking;
-use crate::http::shared_budget::SharedBudget;
 
 /// How long the free space of the file system counts as known.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

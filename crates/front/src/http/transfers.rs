@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::http::shared_budget::SharedBudget;
+use maitred_budget::SharedBudget;
 
 /// Descriptors that an owner may have for each that is free: one alone has four fifths, files that
 /// are only held open included.

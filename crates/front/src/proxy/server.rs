@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backend::fastcgi_upstream::{self, ByteStream};
 use crate::http::transfers::{self, Transfer};
+use crate::net::client_memory;
 use crate::proxy::error::ProxyError;
 use crate::proxy::stats::{AllProxyStats, ProxyStats};
 use crate::proxy::upload::UploadBody;
@@ -29,7 +30,8 @@ const KEEP: Duration = Duration::from_secs(60);
 /// How long a connection may have been idle for a request that cannot be repeated. A server may
 /// close an idle connection at any time; if it does so now, it may have taken the request.
 const FRESH: Duration = Duration::from_secs(1);
-/// Largest response header in bytes, and the most that is read of a body at once.
+/// Largest response header in bytes, and the most that is read of a body at once, while clients
+/// leave memory to others.
 const BUFFER_BYTES: usize = 128 * 1024;
 
 /// The upstream server of one `proxy` rule, in one thread.
@@ -229,7 +231,16 @@ impl AsyncRead for UpstreamStream {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        let most = client_memory::limit(BUFFER_BYTES);
+        if most < into.remaining() {
+            // What clients do not read waits in pieces of this size.
+            let mut part = ReadBuf::new(into.initialize_unfilled_to(most));
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+            let count = part.filled().len();
+            into.advance(count);
+        } else {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        }
         let count = into.filled().len() - before;
         self.tap.received.fetch_add(count as u64, Ordering::Relaxed);
         self.tap.stir();

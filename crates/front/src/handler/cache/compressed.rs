@@ -51,7 +51,13 @@ pub fn compressed(
     let Some(made) = compress(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.insert_derived(variant_key, made)
+    match cache.store.insert_derived(variant_key, made) {
+        Ok(stored) => stored,
+        // Its body is that of the page.
+        Err(unstored) if plan.coding.is_none() => unstored,
+        // Each client that reads a copy without a place would have one of its own.
+        Err(_) => page,
+    }
 }
 
 /// Compresses a page on another thread, if the result fits into memory.
@@ -63,7 +69,8 @@ fn compress_later(cache: &Arc<Cache>, variant_key: Key, page: &Arc<Object>, plan
     let page = page.clone();
     tokio::task::spawn_blocking(move || {
         if let Some(made) = compress(&page, &plan, Effort::Kept) {
-            turn.cache.store.insert_derived(variant_key, made);
+            // Without a place for it, clients get the page as it is.
+            let _ = turn.cache.store.insert_derived(variant_key, made);
         }
     });
 }

@@ -370,7 +370,10 @@ impl<'a> Fill<'a> {
             };
             // The end of the response waits for it.
             let stored = match self.cache.stores_for(self.of) {
-                true => self.cache.run_elsewhere(keep).await.unwrap_or(Err(NotStored::SlowDisk)),
+                true => {
+                    let stored = self.cache.run_elsewhere(&self.of.key, keep).await;
+                    stored.unwrap_or(Err(NotStored::SlowDisk))
+                }
                 false => Err(NotStored::Purged),
             };
             self.note_outcome(stored.map(drop));

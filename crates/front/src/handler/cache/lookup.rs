@@ -253,7 +253,8 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> pagestore::Look
     // The thread serves other requests while the disk is read.
     let (reader, large) = (cache.clone(), key.clone());
     let load = move || reader.store.load_large(large, has_variants, now());
-    let read = cache.run_elsewhere(load).await;
+    let site_key = String::from_utf8_lossy(primary.site());
+    let read = cache.run_elsewhere(&site_key, load).await;
     read.unwrap_or(pagestore::Lookup::Miss { key, has_variants })
 }
 
@@ -318,6 +319,14 @@ fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
             if plan.store.is_ok() && uses > 1 && fill.cache.store.uses.count(&key) < uses {
                 plan.store = Err(NotStored::MinUses);
             }
+            Judgement::Other(key)
+        }
+        pagestore::Lookup::NoMemory { key, has_variants } => {
+            // It is still there: each request runs the script, as without the page, and none waits
+            // for another one to store it.
+            fill.why = if has_variants { Forward::VaryMiss } else { Forward::UriMiss };
+            fill.stale = None;
+            plan.store = plan.store.and(Err(NotStored::NoMemory));
             Judgement::Other(key)
         }
     }

@@ -61,7 +61,7 @@ pub fn refresh(
     };
     let left = fill.into_pending();
     let backend = context.backend.to_string();
-    let Some(running) = left.cache.refreshes.begin(backend) else {
+    let Some(running) = left.cache.refreshes.begin(&backend) else {
         thread.shared.troubles.not_refreshed(context.backend);
         return;
     };

@@ -27,10 +27,15 @@ use crate::handler::proxy::{busy, until};
 use crate::handler::response_headers::ResponseHeaders;
 use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::headers::Header;
+use crate::net::client_memory::ClientMemory;
 use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::upload::Upload;
 use crate::runtime::clock::http_date;
 use crate::site::compress::{PassingEncoder, Plan};
+
+/// Pieces of a response that wait while its client does not read: the one that it gets, the next
+/// one, and one that has been read from the server.
+const WAITING_PIECES: usize = 3;
 
 /// The reason why a response header is invalid. Ambiguous framing is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
@@ -74,6 +79,7 @@ pub async fn relay<C: HttpClient>(
     }
     let ends_with_front =
         is_event_stream(&parts.headers) && !matches!(encoder.framing, ResponseFraming::Length(_));
+    let mut memory = ClientMemory::default();
     // Body bytes that came with the header are sent with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
@@ -91,7 +97,9 @@ pub async fn relay<C: HttpClient>(
             }
             Poll::Pending => false,
         };
+        memory.holds(WAITING_PIECES * out.len());
         send_during(cx.client, &mut out, upload).await?;
+        memory.holds(0);
         if is_over {
             return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }

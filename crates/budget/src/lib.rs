@@ -2,7 +2,11 @@
 //! would still be free then, or a multiple of it (Choudhury and Hahne, Dynamic Queue Length
 //! Thresholds, 1998). So one alone gets a large part, and always leaves some to the next. Pure.
 
+mod budget_part;
+
 use std::collections::BTreeMap;
+
+pub use budget_part::{BudgetPart, GuardedBudget};
 
 /// A limit, and what each owner has of it.
 #[derive(Debug, Default)]
@@ -52,9 +56,15 @@ impl SharedBudget {
     /// Gives the owner this much more, if it may have it.
     #[must_use]
     pub fn take(&mut self, owner: &str, more: u64, share: u64) -> bool {
-        if !self.admits(owner, more, share) {
-            return false;
+        let is_admitted = self.admits(owner, more, share);
+        if is_admitted {
+            self.add(owner, more);
         }
+        is_admitted
+    }
+
+    /// Counts what the owner has in any case, also beyond the limit.
+    pub fn add(&mut self, owner: &str, more: u64) {
         self.used = self.used.saturating_add(more);
         match self.by_owner.get_mut(owner) {
             Some(own) => *own = own.saturating_add(more),
@@ -62,7 +72,6 @@ impl SharedBudget {
                 self.by_owner.insert(owner.to_owned(), more);
             }
         }
-        true
     }
 
     /// Takes a part back from its owner.
@@ -122,6 +131,17 @@ mod tests {
         }
         assert!(budget.used() <= 100_000, "{}", budget.used());
         assert!(!budget.take("large", u64::MAX, BODY));
+    }
+
+    #[test]
+    fn what_counts_in_any_case_leaves_nothing_to_its_owner_and_a_part_to_others() {
+        let mut budget = budget(1200);
+        budget.add("a", 700);
+        assert!(!budget.admits("a", 0, RESPONSE) && budget.take("b", 250, RESPONSE));
+        budget.add("a", 700);
+        assert!(!budget.admits("c", 0, RESPONSE));
+        budget.release("a", 1400);
+        assert_eq!(budget.used(), 250);
     }
 
     #[test]
