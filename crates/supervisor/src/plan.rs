@@ -26,7 +26,9 @@ use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
 use crate::system::faults::{Examined, Faults, Findings};
 use crate::system::programs::Programs;
-use crate::system::{confinement, identity, peer_secret, private_folders, site_folders};
+use crate::system::{
+    confinement, identity, peer_secret, pool_files, private_folders, site_folders,
+};
 use crate::tls::certificates::Certificates;
 
 /// The argument that makes our program the front.
@@ -305,6 +307,7 @@ fn of_sites_and_pools<'a>(
     let (stopped, users): (Vec<_>, Vec<_>) = identity::mistakes(config, examined).unzip();
     errors.extend(users);
     errors.extend(confinement::mistakes(config, examined));
+    errors.extend(pool_files::mistakes(config, examined));
     errors.extend(log_files::mistakes(config, examined));
     SitesAndPools { errors, stopped }
 }

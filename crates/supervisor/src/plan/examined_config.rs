@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::plan::{self, Plan};
-use crate::reload::pool_changes::keep_what_needs_a_restart;
+use crate::reload::pool_changes::keep_chroots;
 use crate::system::faults::{Examined, Faults, Findings};
 use crate::system::{confinement, identity};
 
@@ -32,8 +32,6 @@ pub struct ExaminedConfig {
     pub faults: Faults,
     /// What this machine does not have for it.
     pub warnings: Vec<String>,
-    /// A site that is outside of the `chroot` of its pool, which needs a restart to change.
-    pub outside_of_chroot: Option<String>,
 }
 
 impl ExaminedConfig {
@@ -53,14 +51,13 @@ impl ExaminedConfig {
                 return Ok(ExaminedConfig { faults, ..ExaminedConfig::without_findings(config) });
             }
         };
-        let found = plan::examine_folders(&config, file);
         let mut kept = config.clone();
-        keep_what_needs_a_restart(&plan.config, &mut kept);
+        keep_chroots(&plan.config, &mut kept);
+        let found = plan::examine_folders(&kept, file);
         Ok(ExaminedConfig {
             mistakes: found.mistakes.iter().map(ToString::to_string).collect(),
             faults: found.faults,
             warnings: confinement::warnings(&kept).collect(),
-            outside_of_chroot: kept.site_outside_of_chroot(),
             ..ExaminedConfig::without_findings(config)
         })
     }
@@ -71,7 +68,6 @@ impl ExaminedConfig {
             mistakes: Vec::new(),
             faults: Faults::default(),
             warnings: Vec::new(),
-            outside_of_chroot: None,
         }
     }
 

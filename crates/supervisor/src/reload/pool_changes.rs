@@ -216,6 +216,20 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
     differs.map(|(name, _)| name).collect()
 }
 
+/// Pools keep their root directories: with two, a worker would know one script by two names, and
+/// the requests of a site carry one of them. Returns whether one would have changed.
+pub fn keep_chroots(old: &Config, config: &mut Config) -> bool {
+    let mut differs = false;
+    for pool in &mut config.pools {
+        let before = old.pool(&pool.name).map(|before| &before.confinement);
+        if let Some(before) = before.filter(|before| before.chroot != pool.confinement.chroot) {
+            pool.confinement = before.clone();
+            differs = true;
+        }
+    }
+    differs
+}
+
 /// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
 pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let mut stays = Vec::new();
@@ -235,19 +249,7 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         stays.push("front_sandbox");
     }
     stays.extend(keep_cache(old, config));
-    let mut moved = false;
-    // With two roots a worker would know one script by two names, and the requests of a site carry
-    // one of them.
-    for pool in &mut config.pools {
-        let Some(before) = old.pool(&pool.name) else {
-            continue;
-        };
-        if pool.confinement.chroot != before.confinement.chroot {
-            pool.confinement = before.confinement.clone();
-            moved = true;
-        }
-    }
-    if moved {
+    if keep_chroots(old, config) {
         stays.push("the chroot of a pool");
     }
     // The log can move from one file to another, or from one collector to another, but not from one

@@ -116,7 +116,7 @@ impl Supervisor {
         ticket: Ticket,
     ) -> Result<(), String> {
         let (mut findings, programs) = self.plan.findings(&mut examined);
-        let ExaminedConfig { mut config, warnings, outside_of_chroot, .. } = examined;
+        let ExaminedConfig { mut config, warnings, .. } = examined;
         let changes_users = *scope != ReloadScope::Mended;
         self.pools.keep_owners(&self.plan.config, &mut config, changes_users);
         self.pools.find_users(&self.plan.config, &mut config, changes_users);
@@ -132,9 +132,6 @@ impl Supervisor {
         let stays = pool_changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
         if !stays.is_empty() {
             warn!("{}", needs_restart(&stays));
-        }
-        if let Some(why) = outside_of_chroot {
-            return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let logs = self.plan.logs.open_for(&config, &self.plan.config)?;
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();

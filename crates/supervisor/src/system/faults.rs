@@ -19,6 +19,8 @@ pub enum Loss {
     Site(usize),
     /// Requests for this pool.
     Pool(String),
+    /// Requests for some paths of a site.
+    Paths,
     /// A log.
     Log,
     /// Commands and schedules of a pool.
@@ -93,6 +95,7 @@ impl Loss {
     fn of(section: &Section, setting: &str) -> Option<Loss> {
         match (section, setting) {
             (Section::Site(_) | Section::Pool(_), "access_log" | "slowlog") => Some(Loss::Log),
+            (Section::Site(_), "basic_auth") => Some(Loss::Paths),
             (Section::Site(number), _) => Some(Loss::Site(*number)),
             (Section::Pool(_), "commands" | "schedules") => Some(Loss::Jobs),
             (Section::Pool(name), _) => Some(Loss::Pool(name.clone())),
@@ -102,7 +105,9 @@ impl Loss {
 
     fn in_words(&self) -> &'static str {
         match self {
-            Loss::Site(_) | Loss::Pool(_) => "requests that need it get a 503 until then",
+            Loss::Site(_) | Loss::Pool(_) | Loss::Paths => {
+                "requests that need it get a 503 until then"
+            }
             Loss::Jobs => "it does not run until then",
             Loss::Log => "nothing is written to it until then",
             Loss::Tls(_) => "TLS connections for its hosts are closed until then",
@@ -319,6 +324,13 @@ mod tests {
         );
         let mistakes: Vec<_> = findings.mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(mistakes, ["something else", "front_user is wrong"]);
+    }
+
+    #[test]
+    fn a_missing_file_of_users_leaves_the_other_paths_of_the_only_site() {
+        let config = config(&[("one.test", "a")]);
+        let errors = vec![wrong(Section::Site(0), "basic_auth")];
+        assert!(found(&config, errors).obstacles(&config, false).is_empty());
     }
 
     #[test]
