@@ -8,6 +8,7 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use maitred_tests::fastcgi::{self, Wire};
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::outside::{command, succeeded, text};
 use maitred_tests::processes::Signal;
@@ -285,5 +286,43 @@ fn what_tenants_remove_while_they_are_served_stops_no_reload_and_no_upgrade_of_o
     LOSSES.iter().for_each(|loss| loss.mend(folder.path()));
     succeeded(&command(&server, &["reload"]));
     wait_for_all(&server);
+    server.stop();
+}
+
+#[test]
+fn a_socket_whose_folder_a_tenant_has_removed_is_made_once_the_folder_is_back() {
+    let folder = public_folder();
+    write_file(folder.path(), "good/page.php", b"<?php echo 'good';");
+    let (good, run) = (folder.path().join("good"), folder.path().join("run"));
+    let socket = run.join("shop.sock");
+    let (log, logs) = (folder.path().join("logs/shop.log"), folder.path().join("logs"));
+    let lines = format!(
+        "[pools.shop]\npm = \"ondemand\"\nmax_children = 1\nlisten = {socket:?}\n\
+         access_log = {log:?}\n"
+    );
+    let server = Setup::new(&good).hosts(&["good.example"]).site(&lines).start();
+    assert_eq!(ask(server.address(), "good", "/page.php"), 200);
+    let status = succeeded(&command(&server, &["status"]));
+    assert!(status.contains("clients cannot connect to it until then"), "{status}");
+    assert!(server.reload().contains("shop.sock cannot be listened on"));
+    upgrade(&server);
+    assert_eq!(ask(server.address(), "good", "/page.php"), 200);
+    fs::create_dir(&logs).expect("a folder can be made");
+    fs::create_dir(&run).expect("a folder can be made");
+    wait::until_true("the socket to be made", || socket.exists());
+    let params = fastcgi::params(&good, "/page.php", &[]);
+    let mut wire = Wire::connect(&socket);
+    wire.send(&fastcgi::request(1, false, &params, b""));
+    assert_eq!(wire.answer(1).expect("a response").body(), "good");
+    wait::until_true("its line in the log", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("/page.php"))
+    });
+    wait::until_true("the end of the faults", || {
+        !succeeded(&command(&server, &["status"])).contains("FAULTS")
+    });
+    // The folder is removed under a server that uses it.
+    fs::remove_dir_all(&run).expect("a folder can be removed");
+    server.reload();
+    assert_eq!(ask(server.address(), "good", "/page.php"), 200);
     server.stop();
 }

@@ -147,8 +147,9 @@ impl Supervisor {
             in_use: &self.plan.listeners,
             unaccepted: self.reloader.unaccepted_listeners(),
         };
-        let listeners = listen::open_others(&config, known, self.plan.threads)
+        let mut listeners = listen::open_others(&config, known, self.plan.threads)
             .map_err(|why| why.to_string())?;
+        let faults = self.plan.with_lost(faults, &mut listeners, &config)?;
         self.give_up_reload(TAKEN_OVER);
         let mut reload = Reload {
             listeners,
