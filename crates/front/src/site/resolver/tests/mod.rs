@@ -3,6 +3,7 @@ mod hostile;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
