@@ -175,7 +175,7 @@ fn a_worker_in_a_chroot_is_replaced_like_any_other() {
 }
 
 #[test]
-fn a_site_that_moves_with_its_chroot_is_not_reloaded_and_goes_on_being_served() {
+fn a_site_that_moves_with_its_chroot_needs_a_restart_and_others_do_not() {
     if !is_root() {
         return eprintln!("skipped: only root can change a root");
     }
@@ -184,8 +184,28 @@ fn a_site_that_moves_with_its_chroot_is_not_reloaded_and_goes_on_being_served() 
     let server = jailed(&old).start();
     server.configure(&jailed(&new));
     let line = server.reload();
-    assert!(line.contains("a chroot that has changed needs a restart"), "{line}");
-    assert_eq!(http::get(server.address(), "/").text(), "old");
+    let outside = format!("`root` is {}/public, which is not below", new.path().display());
+    assert!(line.contains(&outside), "{line}");
+    assert_eq!(http::get(server.address(), "/").text(), "old", "nothing else would be served");
+    let other = php("<?php echo 'other';");
+    let other = format!(
+        "[[sites]]\nroot = {:?}\npool = \"other\"\nhosts = \"localhost\"\n[pools.other]\n\
+         pm = \"static\"\nmax_children = 1\nuser = {WEB_USER:?}\n",
+        other.path()
+    );
+    server.configure(&jailed(&new).site(&other));
+    let line = server.reload();
+    assert!(line.contains("reloaded: ") && line.contains(&outside), "{line}");
+    assert_eq!(http::get(server.address(), "/").text(), "other");
+    let moved = || {
+        let mut request = Request::get("/");
+        request.headers[0].1 = "moved.example".to_owned();
+        http::Connection::open(server.address()).ask(&request).expect("a response")
+    };
+    assert_eq!(moved().status, 503);
+    server.stop();
+    let server = jailed(&new).start();
+    assert_eq!(http::get(server.address(), "/").text(), "new");
 }
 
 #[test]

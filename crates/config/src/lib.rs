@@ -53,7 +53,7 @@ pub use model::root_owner::RootOwner;
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use model::trace_export::{CollectorUrl, Traces};
-pub use on_disk::{MAX_FILE_BYTES, directory_problem};
+pub use on_disk::{MAX_FILE_BYTES, directory_problem, file_problem};
 pub use position::{Section, SettingMistake, file_of_pool, mistakes_at};
 pub use read::directive::{Directive, Needs, Preset};
 pub use read::directives;
@@ -179,7 +179,8 @@ fn read(path: &Path) -> Result<String, Mistakes> {
 }
 
 /// Checks the configuration in `text`. `file` names it in mistakes, and its directory is the base
-/// of relative paths. Directories and files in it must exist on disk.
+/// of relative paths. Directories and files of the server itself must exist on disk; those of
+/// single pools and sites are looked up later.
 ///
 /// # Errors
 /// All mistakes, in the order of the text. If a file is no TOML or cannot be read, only that.

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use maitred_os::folder_lookups::look_up;
+use maitred_os::walk::{self, Rule};
 
 /// The largest configuration that is read, in bytes, with all its files. Ten thousand sites need
 /// two million.
@@ -51,7 +52,8 @@ pub fn directory_problem(path: &Path) -> Option<String> {
     }
 }
 
-pub(crate) fn file_problem(path: &Path) -> Option<String> {
+/// Why `path` is no usable file, as the end of a sentence that starts with it.
+pub fn file_problem(path: &Path) -> Option<String> {
     match look_up(path, || fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Some("is a directory; name the file".to_owned()),
         Ok(_) => None,
@@ -59,10 +61,46 @@ pub(crate) fn file_problem(path: &Path) -> Option<String> {
     }
 }
 
+/// The path of a folder without symbolic links. What does not exist stays in it by its name, and so
+/// does a link that is not followed, as a tenant's to a folder that is another user's.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    let reached = look_up(path, || Ok(walk::to(path, Rule::of_reader())?));
+    let found = reached.ok().filter(|reached| reached.entry.is_some());
+    let found = found.map(|reached| reached.real_name());
+    let real = found.or_else(|| Some(real_path(path.parent()?).join(path.file_name()?)));
+    real.filter(|real| real.to_str().is_some()).unwrap_or_else(|| path.to_path_buf())
+}
+
 fn lookup_problem(error: &io::Error, what: &str) -> String {
     if error.kind() == io::ErrorKind::NotFound {
         format!("does not exist; create the {what} or correct the path")
     } else {
         format!("cannot be accessed: {error}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_real_path_has_the_links_that_are_followed_in_it_and_the_names_that_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().canonicalize().unwrap();
+        fs::create_dir(dir.join("real")).unwrap();
+        symlink("real", dir.join("link")).unwrap();
+        symlink("nothing", dir.join("broken")).unwrap();
+        for (path, real) in [
+            ("real", "real"),
+            ("link", "real"),
+            ("link/a/b", "real/a/b"),
+            ("broken", "broken"),
+            ("a/../real", "a/../real"),
+        ] {
+            assert_eq!(real_path(&dir.join(path)), dir.join(real), "{path}");
+        }
+        assert_eq!(real_path(Path::new("/")), Path::new("/"));
     }
 }

@@ -7,7 +7,7 @@ pub mod folder_lookups;
 use std::path::Path;
 
 use maitred_config::fpm::Level;
-use maitred_config::{Config, Listening};
+use maitred_config::{Config, Listening, Pool};
 use maitred_control::ToFront;
 use maitred_os::users::Identity;
 use tracing::{error, warn};
@@ -26,7 +26,9 @@ use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
 use crate::system::faults::{Examined, Faults, Findings};
 use crate::system::programs::Programs;
-use crate::system::{confinement, identity, peer_secret, private_folders, site_folders};
+use crate::system::{
+    confinement, identity, peer_secret, pool_files, private_folders, site_folders,
+};
 use crate::tls::certificates::Certificates;
 
 /// The argument that makes our program the front.
@@ -95,12 +97,19 @@ impl Plan {
         if !obstacles.is_empty() {
             return Err(Error::all(obstacles));
         }
-        let faults = findings.faults;
         let threads = threads(&config);
-        let pools = config.pools.iter().filter(|pool| !faults.stops_pool(&pool.name));
+        let startable = |pool: &&Pool| !findings.faults.stops_pool(&pool.name);
+        let pools = config.pools.iter().filter(startable);
         let pools = pools.map(|pool| PoolPlan::make(pool, &config, &programs, threads));
-        let pools = pools.collect::<Result<_, _>>()?;
-        let listeners = listen::open(&config, inherited, threads)?;
+        let pools: Vec<PoolPlan> = pools.collect::<Result<_, _>>()?;
+        let OpenedListeners { new: listeners, lost, .. } =
+            listen::open(&config, inherited, threads)?;
+        findings.add(Findings::among(lost, &config, source.file()));
+        let obstacles = findings.obstacles(&config, invocation.strict);
+        if !obstacles.is_empty() {
+            return Err(Error::all(obstacles));
+        }
+        let faults = findings.faults;
         let plan = Plan {
             terminal: match &config.fpm {
                 Some(_) => Terminal::silent(),
@@ -196,6 +205,26 @@ impl Plan {
         findings.faults
     }
 
+    /// Adds the listeners that cannot be opened to the faults of a new configuration.
+    ///
+    /// # Errors
+    /// Why it is not used.
+    pub fn with_lost(
+        &self,
+        faults: Faults,
+        opened: &mut OpenedListeners,
+        config: &Config,
+    ) -> Result<Faults, String> {
+        let lost = std::mem::take(&mut opened.lost);
+        let mut findings = Findings::among(lost, config, self.source.file());
+        findings.add(Findings { mistakes: Vec::new(), faults });
+        let obstacles = findings.obstacles(config, self.invocation.strict);
+        match obstacles.is_empty() {
+            true => Ok(findings.faults),
+            false => Err(Error::all(obstacles).to_string()),
+        }
+    }
+
     /// Closes the listeners: the kernel rejects new clients at once, and they can go elsewhere.
     pub fn close_listeners(&mut self) {
         for listener in &mut self.listeners {
@@ -286,7 +315,8 @@ pub fn examine_again(
     faults: &Faults,
 ) -> Faults {
     let examined = Examined::Of(faults.sections());
-    let found = of_sites_and_pools(config, front, &examined);
+    let mut found = of_sites_and_pools(config, front, &examined);
+    found.errors.extend(listen::still_lost(config, faults));
     found.findings(config, file).faults
 }
 
@@ -305,6 +335,7 @@ fn of_sites_and_pools<'a>(
     let (stopped, users): (Vec<_>, Vec<_>) = identity::mistakes(config, examined).unzip();
     errors.extend(users);
     errors.extend(confinement::mistakes(config, examined));
+    errors.extend(pool_files::mistakes(config, examined));
     errors.extend(log_files::mistakes(config, examined));
     SitesAndPools { errors, stopped }
 }

@@ -97,6 +97,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     let mut more = vec![(PATH.to_owned(), DEFAULT_PATH.to_owned())];
     more.extend(folder.as_ref().and_then(|folder| folder.variable(settings)));
     more.retain(|(name, _)| !settings.env.iter().any(|(own, _)| own == name));
+    launch.php.as_ref().map_or(Ok(()), |_| zygote::find_ini_files(settings))?;
     let php = php_settings(settings, folder.as_ref());
     if launch.php.is_some() {
         more.extend(php.variables);

@@ -176,6 +176,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let variable = folder.as_ref().and_then(|folder| folder.variable(settings));
     set_environment(settings, variable);
     let preload = list.and_then(|list| read_preload(settings, list));
+    find_ini_files(settings)?;
     let mut php = php_settings(settings);
     preload.iter().for_each(|preload| preload.apply(&mut php));
     confine::forbid_before_php(settings)?;
@@ -300,6 +301,26 @@ fn mode(settings: &ZygoteSettings) -> Mode {
         (None, Some(_)) => Mode::Worker,
         (None, None) => Mode::Classic,
     }
+}
+
+/// Checks that the configured INI files are there: without them PHP starts all the same, with fewer
+/// limits, perhaps. php-fpm has it so.
+///
+/// # Errors
+/// One sentence: which one is missing.
+pub fn find_ini_files(settings: &ZygoteSettings) -> Result<(), String> {
+    if settings.fpm {
+        return Ok(());
+    }
+    let files = [("php_ini", &settings.php_ini), ("php_ini_scan_dir", &settings.php_ini_scan_dir)];
+    for (setting, path) in files {
+        let Some(path) = path else { continue };
+        path.metadata().map_err(|error| {
+            let path = path.display();
+            format!("`{setting}` cannot be {path}: {error}; the pool's user must be able to see it")
+        })?;
+    }
+    Ok(())
 }
 
 /// The directives that enlarge OPcache.

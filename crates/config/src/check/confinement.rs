@@ -5,31 +5,11 @@ use toml::de::DeTable;
 use crate::mistakes::Fault;
 use crate::model::confinement::{GroupLimits, PIDS_BESIDES_WORKERS};
 use crate::model::pool::Pool;
-use crate::on_disk::directory_problem;
 
 /// Checks a pool's confinement. Settings with a fault of their own are reported already.
 pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
-    let confinement = &pool.confinement;
     let mut faults = Vec::new();
-    let broken_chroot = settings.contains_key("chroot") && confinement.chroot.is_none();
-    if let Some(chdir) = confinement.chdir.as_deref().filter(|_| !broken_chroot) {
-        let inside = match &confinement.chroot {
-            Some(chroot) => chroot.join(chdir.strip_prefix("/").unwrap_or(chdir)),
-            None => chdir.to_owned(),
-        };
-        if let Some(problem) = directory_problem(&inside) {
-            let (chdir, inside) = (chdir.display(), inside.display());
-            let sentence = match &confinement.chroot {
-                Some(_) => format!(
-                    "`chdir` is {chdir}, which is {inside} outside of the chroot, but that \
-                     {problem}"
-                ),
-                None => format!("`chdir` is {chdir}, but it {problem}"),
-            };
-            faults.push(Fault::at(settings, "chdir", sentence));
-        }
-    }
-    let GroupLimits { memory_max, memory_high, pids_max, .. } = confinement.together;
+    let GroupLimits { memory_max, memory_high, pids_max, .. } = pool.confinement.together;
     if let (Some(max), Some(high)) = (memory_max, memory_high)
         && high > max
     {

@@ -17,15 +17,6 @@ pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         );
         faults.push(Fault::at(settings, "mode", sentence));
     }
-    let both = pool.script.as_deref().zip(pool.confinement.chroot.as_deref());
-    if let Some((script, chroot)) = both.filter(|(script, chroot)| !script.starts_with(chroot)) {
-        let sentence = format!(
-            "`script` is {}, which is not below {}, the pool's `chroot`; move it there",
-            script.display(),
-            chroot.display()
-        );
-        faults.push(Fault::at(settings, "script", sentence));
-    }
     if pool.preload && pool.confinement.chroot.is_some() {
         let sentence = "`preload` has no effect with `chroot`: PHP starts outside of it, where the \
                         scripts have other paths; remove one of them";

@@ -9,7 +9,7 @@ use crate::check::cache::settle_cache;
 use crate::mistakes::{Fault, quoted};
 use crate::model::host::Host;
 use crate::model::pool::Pool;
-use crate::model::site::{Destination, Site, outside_of_chroot};
+use crate::model::site::{Destination, Site};
 use crate::read::drafts::{RulesDraft, SiteDraft, WithSpan};
 use crate::sources::Sources;
 use crate::suggest::{enumerate, nearest};
@@ -90,11 +90,6 @@ pub(crate) fn settle_site(
     }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
     site.access_log = draft.access_log;
-    let mut its_pools = pools.iter().filter(|pool| site.pools().any(|name| name == pool.name));
-    if let Some(sentence) = its_pools.find_map(|pool| outside_of_chroot(&site, pool)) {
-        faults.push(Fault::new(span, sentence));
-        return None;
-    }
     Some(site)
 }
 

@@ -25,7 +25,7 @@ use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::model::private_dir::PrivateDir;
 use crate::model::purge_log::PurgeLog;
 use crate::model::root_owner::RootOwner;
-use crate::model::site::{Destination, Site, outside_of_chroot};
+use crate::model::site::{Destination, Site};
 use crate::model::tls::{CertificateFiles, Tls};
 use crate::model::trace_export::Traces;
 use crate::model::with_defaults::with_defaults;
@@ -258,14 +258,5 @@ impl Config {
     /// The pool with this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name == name)
-    }
-
-    /// The error message for the first site outside its pool's `chroot`. Never set for a
-    /// configuration that was just read; possible after pools were changed.
-    pub fn site_outside_of_chroot(&self) -> Option<String> {
-        self.sites.iter().find_map(|site| {
-            let mut pools = site.pools();
-            pools.find_map(|name| outside_of_chroot(site, self.pool(name)?))
-        })
     }
 }

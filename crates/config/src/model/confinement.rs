@@ -11,7 +11,8 @@ pub(crate) const PIDS_BESIDES_WORKERS: u32 = 2;
 /// Resource limits, root directory and privileges of a pool. Unset ones are the system's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The directory that is `/` for the pool's scripts: a real path, without symbolic links.
+    /// The directory that is `/` for the pool's scripts: a real path, without symbolic links,
+    /// unless it could not be found.
     pub chroot: Option<PathBuf>,
     /// The working directory of each request: an absolute path, below `chroot` if there is one.
     pub chdir: Option<PathBuf>,

@@ -1,9 +1,8 @@
 //! The settings of a site.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use maitred_os::folder_lookups::look_up;
 use maitred_pagecache::fingerprint::fingerprint;
 use maitred_rules::settings::Upstream;
 use maitred_rules::{IpNet, Rules};
@@ -12,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::model::config::Config;
 use crate::model::host::Host;
 use crate::model::output::Output;
-use crate::model::pool::Pool;
 use crate::model::root_owner::RootOwner;
 
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
@@ -24,7 +22,7 @@ const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 pub struct Site {
     /// The hosts, at least one.
     pub hosts: Vec<Host>,
-    /// The document root: an absolute path that was a directory when it was checked.
+    /// The document root: an absolute path.
     pub root: PathBuf,
     /// Index files of a directory, in this order.
     pub index: Vec<String>,
@@ -137,29 +135,10 @@ impl Site {
     }
 }
 
-/// The error of a site outside of its pool's `chroot`, if it is: scripts see nothing but files
-/// below it.
-pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
-    let chroot = pool.confinement.chroot.as_deref()?;
-    let aliases = site.rules.aliases.iter().map(|alias| ("aliases", &alias.folder));
-    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
-    folders.find_map(|(setting, named)| {
-        let folder = look_up(named, || named.canonicalize());
-        let folder: &Path = folder.as_deref().unwrap_or(named);
-        (!folder.starts_with(chroot)).then(|| {
-            format!(
-                "`{setting}` is {}, which is not below {}, the `chroot` of pool `{}`; move \
-                 the site there, or give it another pool",
-                folder.display(),
-                chroot.display(),
-                pool.name
-            )
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use maitred_os::users::Identity;
 
     use super::*;

@@ -454,17 +454,6 @@ proptest! {
 }
 
 #[test]
-fn a_site_outside_of_its_pools_chroot_is_refused() {
-    let folder = Folder::new();
-    assert_eq!(
-        folder.mistakes("[pools.www]\nchroot = \"php\"\n[[sites]]\nroot = \"public\"\n"),
-        "maitred.toml:3:1: `root` is DIR/public, which is not below DIR/php, the `chroot` \
-         of pool `www`; move the site there, or give it another pool"
-    );
-    folder.good("[pools.www]\nchroot = \"public\"\n[[sites]]\nroot = \"public\"\n");
-}
-
-#[test]
 fn classes_are_not_preloaded_in_a_chroot() {
     let folder = Folder::new();
     assert_eq!(
@@ -473,20 +462,6 @@ fn classes_are_not_preloaded_in_a_chroot() {
         ),
         "maitred.toml:3:11: `preload` has no effect with `chroot`: PHP starts outside of it, where \
          the scripts have other paths; remove one of them"
-    );
-}
-
-#[test]
-fn a_folder_to_start_in_has_to_be_within_the_chroot() {
-    let folder = Folder::new();
-    let within = |chdir: &str| {
-        format!("[pools.www]\nchdir = \"{chdir}\"\nchroot = \".\"\n[[sites]]\nroot = \"public\"\n")
-    };
-    folder.good(&within("/public"));
-    assert_eq!(
-        folder.mistakes(&within("/tmp")),
-        "maitred.toml:2:9: `chdir` is /tmp, which is DIR/tmp outside of the chroot, but that does \
-         not exist; create the directory or correct the path"
     );
 }
 

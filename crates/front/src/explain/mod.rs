@@ -12,7 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_config::{Config, Destination, Mode, Site, Upstream};
+use maitred_config::{Config, Destination, Mode, Site, Upstream, file_problem};
 use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
@@ -23,6 +23,7 @@ use maitred_rules::site_rules::{Refusal, RuleRequest, SettingsOfPath, Step, Verd
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::runtime::lookup_turns::AllTurns;
+use crate::site::chroots;
 use crate::site::compress::Compression;
 use crate::site::files::StaticFile;
 use crate::site::refused_links;
@@ -455,12 +456,10 @@ fn resolver_for(
     path: &CleanPath<'_>,
     said: &mut Explanation,
 ) -> Result<(Resolver, String), String> {
-    let chroot = match &site.destination {
-        Destination::Pool(name) => config.pool(name),
-        Destination::Upstream(_) => None,
-    };
+    let (chroot, other_chroots) = chroots(config, site);
     let mut files = SiteFiles {
-        chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
+        chroot,
+        other_chroots,
         root: site.root.clone(),
         index: site.index.clone(),
         front_controller: site.front_controller.clone().filter(|_| !site.rules.htaccess),
@@ -529,13 +528,14 @@ fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {
     refused.collect()
 }
 
-/// Errors in the files that site rules name, one sentence each. The existence of the files has been
-/// checked before.
+/// Errors in the files that site rules name, one sentence each. Files of users that are missing are
+/// left out: they are faults of their sites, which the supervisor finds.
 pub fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes = Vec::new();
     for site in &config.sites {
         let root = site.root.display();
-        for auth in &site.rules.basic_auth {
+        for auth in site.rules.basic_auth.iter().filter(|auth| file_problem(&auth.users).is_none())
+        {
             if let Err(why) = crate::site::auth::load(&auth.users) {
                 mistakes.push(format!("basic_auth of the site at {root}: {why}"));
             }

@@ -127,12 +127,10 @@ impl Site {
         shared: SharedBySites<'_>,
     ) -> Result<Site, String> {
         let SharedBySites { limits, conf_memory, servers } = shared;
-        let chroot = match &settings.destination {
-            Destination::Pool(name) => config.pool(name),
-            Destination::Upstream(_) => None,
-        };
+        let (chroot, other_chroots) = chroots(config, settings);
         let files = SiteFiles {
-            chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
+            chroot,
+            other_chroots,
             root: settings.root.clone(),
             index: settings.index.clone(),
             // `.htaccess` files say what serves paths without a file.
@@ -486,6 +484,19 @@ pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T
 }
 
 /// Opens the folders besides the root, sorted: the longest prefix decides.
+/// The chroot of the scripts of a site, and those of further pools for some of its paths.
+pub fn chroots(
+    config: &Config,
+    settings: &maitred_config::Site,
+) -> (Option<PathBuf>, Vec<PathBuf>) {
+    let of = |name: &str| config.pool(name)?.confinement.chroot.clone();
+    let own = match &settings.destination {
+        Destination::Pool(name) => of(name),
+        Destination::Upstream(_) => None,
+    };
+    (own, settings.pools().filter_map(of).collect())
+}
+
 fn open_aliases(
     settings: &maitred_config::Site,
     files: &SiteFiles,

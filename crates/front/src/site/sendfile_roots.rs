@@ -57,6 +57,9 @@ impl SendfileRoots {
                 index: Vec::new(),
                 front_controller: None,
                 prefix: prefix.clone(),
+                // No script is run there.
+                chroot: None,
+                other_chroots: Vec::new(),
                 ..files.clone()
             };
             let resolver = open(files);

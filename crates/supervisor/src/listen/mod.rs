@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use maitred_config::{Address, Config, FastcgiListener, Listening, Pool};
+use maitred_config::{Address, Config, FastcgiListener, Listening, Pool, Section};
 use maitred_control::{Clients, ToFront};
 use maitred_os::sockets::unix::Rights;
 use maitred_os::sockets::{self, waiting};
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 use crate::peer::Peer;
+use crate::system::faults::Faults;
 
 pub use inherited::InheritedSockets;
 pub use tcp::other_program_on;
@@ -52,6 +53,8 @@ pub struct OpenedListeners {
     stays: Vec<FastcgiListener>,
     /// Owner and mode of those that are Unix sockets.
     rights: Vec<Option<Rights>>,
+    /// Why Unix sockets of pools cannot be made: a tenant may own the folder of one.
+    pub lost: Vec<Error>,
 }
 
 /// A FastCGI listener, and the pool that messages about it name.
@@ -71,11 +74,11 @@ pub fn open(
     config: &Config,
     mut inherited: InheritedSockets,
     threads: u32,
-) -> Result<Vec<Listener>, Error> {
+) -> Result<OpenedListeners, Error> {
     inherited.announce(config.fpm.is_some());
     let opened = open_in(config, KnownListeners::default(), &mut inherited, threads)?;
     inherited.close_unused();
-    Ok(opened.new)
+    Ok(opened)
 }
 
 /// The listeners that are open.
@@ -140,7 +143,10 @@ fn open_in(
             (None, None) => {
                 let asked =
                     NewListener { one, listener, rights, threads: threads as usize, tcp: &tcp };
-                opened.new.push(asked.open(inherited)?);
+                match asked.open(inherited) {
+                    Ok(listener) => opened.new.push(listener),
+                    Err(why) => opened.lost.push(of_pool(config, one, why)?),
+                }
             }
         }
     }
@@ -370,6 +376,47 @@ pub fn announce(listeners: &[Listener]) {
             info!(target: "fpm", "using inherited socket fd={fd}, \"{key}\"");
         }
     }
+}
+
+/// The fault of a pool that its Unix socket cannot be made.
+///
+/// # Errors
+/// The same error, if it is about another listener, or the server was started as php-fpm.
+fn of_pool(config: &Config, one: Listening<'_>, why: Error) -> Result<Error, Error> {
+    match (setting_of(config, one), one.address()) {
+        (Some((pool, setting)), Address::Unix(_)) if config.fpm.is_none() => {
+            let section = Section::Pool(pool.name.clone());
+            Ok(Error::Setting { section, setting, said: why.to_string() })
+        }
+        _ => Err(why),
+    }
+}
+
+/// The pool of a FastCGI listener, and the setting that names it.
+fn setting_of<'a>(config: &'a Config, one: Listening<'_>) -> Option<(&'a Pool, &'static str)> {
+    let Listening::Fastcgi(listener) = one else {
+        return None;
+    };
+    let is_its = |other: &Option<FastcgiListener>| other.as_ref() == Some(listener);
+    config.pools.iter().find_map(|pool| match (&pool.listener, &pool.status_listener) {
+        (own, _) if is_its(own) => Some((pool, "listen")),
+        (_, status) if is_its(status) => Some((pool, "status_listen")),
+        _ => None,
+    })
+}
+
+/// The Unix sockets of pools that could not be made, and still cannot. For a process that may wait.
+pub fn still_lost(config: &Config, faults: &Faults) -> Vec<Error> {
+    let lost = config.listening().into_iter().filter_map(|one| {
+        let (pool, setting) = setting_of(config, one)?;
+        let (Listening::Fastcgi(listener), Address::Unix(path)) = (one, one.address()) else {
+            return None;
+        };
+        let is_closed = faults.closes(&pool.name, setting);
+        let why = is_closed.then(|| unix::obstacle(name(config, listener), &path))??;
+        of_pool(config, one, why).ok()
+    });
+    lost.collect()
 }
 
 /// Mistakes in the configured FastCGI listeners, besides addresses in use.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::system::faults::Findings;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,8 @@ fn config(listen: &[SocketAddr], listeners: Vec<FastcgiListener>) -> Config {
 }
 
 fn opened(config: &Config) -> Result<Vec<Listener>, Error> {
-    open(config, InheritedSockets::default(), 2)
+    let mut opened = open(config, InheritedSockets::default(), 2)?;
+    opened.lost.pop().map_or(Ok(opened.new), Err)
 }
 
 fn unix_listener(path: &Path) -> FastcgiListener {
@@ -247,4 +249,26 @@ fn keys_are_those_of_php_fpm() {
     assert_eq!(tcp("[::1]:9000"), "::1:9000");
     let path = PathBuf::from("/run/php/x.sock");
     assert_eq!(key(&Address::Unix(path)), "/run/php/x.sock");
+}
+
+#[test]
+fn a_unix_socket_that_cannot_be_made_is_a_fault_of_its_pool_as_long_as_that_is_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (gone, taken) = (folder.path().join("gone/a.sock"), folder.path().join("b.sock"));
+    std::fs::write(&taken, "").unwrap();
+    let good = socket(&folder);
+    let listeners = [&gone, &taken, &good].map(|path| unix_listener(path));
+    let config = config(&[], listeners.into());
+    let opened = open(&config, InheritedSockets::default(), 2).unwrap();
+    assert_eq!(opened.new.len(), 1);
+    let said = |errors: &[Error]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let lost = said(&opened.lost);
+    assert!(lost[0].contains("gone does not exist"), "{lost:?}");
+    assert!(lost[1].contains("a file that is no socket lies there"), "{lost:?}");
+    let faults = Findings::among(opened.lost, &config, None).faults;
+    assert_eq!(said(&still_lost(&config, &faults)), lost);
+    std::fs::create_dir(gone.parent().unwrap()).unwrap();
+    assert_eq!(said(&still_lost(&config, &faults)), lost[1..]);
+    std::fs::remove_file(&taken).unwrap();
+    assert!(still_lost(&config, &faults).is_empty());
 }

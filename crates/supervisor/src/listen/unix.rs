@@ -5,12 +5,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use maitred_config::FastcgiListener;
+use maitred_os::folder_lookups::look_up;
 use maitred_os::guarded;
 use maitred_os::sockets;
 use maitred_os::sockets::unix::{
     self, FileId, Found, MAX_PATH_BYTES, Rights, SocketFile, bind_unix, remove_stale, who_listens,
 };
 use maitred_os::users;
+use maitred_os::walk::OpenedPath;
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::folder_lock::lock_folder;
@@ -107,11 +111,8 @@ pub fn open(
     let place = guarded::Named::at(path).map_err(failed)?;
     // Two servers that start at once must not take each other's socket for a stale one.
     let _lock = place.open_folder().map(lock_folder);
-    match who_listens(path) {
-        Ok(Found::Nothing) => {}
-        Ok(Found::Stale) => remove_stale(&place).map_err(failed)?,
-        Ok(Found::Living(pid)) => return Err(named.error(OpenError::Taken(pid.and_then(process)))),
-        Err(why) => return Err(failed(why)),
+    if is_stale(named, path)? {
+        remove_stale(&place).map_err(failed)?;
     }
     let (socket, file) = bind_unix(path, &place, rights.mode).map_err(failed)?;
     // From here on the file is removed if anything fails.
@@ -121,6 +122,29 @@ pub fn open(
     let sockets = listens.and_then(|()| sockets::copies(socket, threads));
     let sockets = sockets.map_err(|why| named.error(OpenError::Listen(why)))?;
     Ok((sockets, Some(own)))
+}
+
+/// Why no socket can be made at `path`, as far as that is seen without making one.
+pub fn obstacle(named: NamedListener<'_>, path: &Path) -> Option<Error> {
+    let failed = |why| named.error(OpenError::Bind(why, None));
+    let there = look_up(path, || guarded::Named::at(path)?.look()).map_err(failed);
+    let is_socket =
+        |there: &OpenedPath| matches!(there.facts.kind(), FileType::Socket | FileType::Symlink);
+    match there {
+        Err(why) => Some(why),
+        Ok(Some(there)) if !is_socket(&there) => Some(failed(Errno::ADDRINUSE.into())),
+        Ok(_) => is_stale(named, path).err(),
+    }
+}
+
+/// Whether a socket is at `path` on which no process listens.
+fn is_stale(named: NamedListener<'_>, path: &Path) -> Result<bool, Error> {
+    match who_listens(path) {
+        Ok(Found::Nothing) => Ok(false),
+        Ok(Found::Stale) => Ok(true),
+        Ok(Found::Living(pid)) => Err(named.error(OpenError::Taken(pid.and_then(process)))),
+        Err(why) => Err(named.error(OpenError::Bind(why, None))),
+    }
 }
 
 /// Sets owner and group, or an access list. The mode is set already.

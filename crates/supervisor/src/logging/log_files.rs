@@ -25,6 +25,14 @@ pub const LOG_MODE: u32 = 0o640;
 /// Mode of a new log file in php-fpm mode.
 const FPM_LOG_MODE: u32 = 0o600;
 
+/// Names of standard error, which may be something that cannot be opened, such as a socket.
+const STANDARD_ERROR: [&str; 3] = ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"];
+
+/// Whether this is a name of standard error.
+pub fn is_standard_error(path: &Path) -> bool {
+    STANDARD_ERROR.iter().any(|name| path == Path::new(name))
+}
+
 /// The logs of a configuration that are files, with the settings that name them.
 fn configured(config: &Config) -> Vec<(Section, &'static str, PathBuf)> {
     let file = |log: &LogTarget| match log {
@@ -47,7 +55,14 @@ fn configured(config: &Config) -> Vec<(Section, &'static str, PathBuf)> {
         };
         (Section::Site(number), "access_log", path)
     });
-    let logs = servers.into_iter().chain(pools).chain(sites);
+    let listeners = config.pools.iter().map(|pool| {
+        let section = Section::Pool(pool.name.clone());
+        // php-fpm has a sentence of its own.
+        let log = pool.pool_access_log.as_ref().filter(|_| config.fpm.is_none());
+        let path = log.map(|log| log.path.clone());
+        (section, "access_log", path.filter(|path| !is_standard_error(path)))
+    });
+    let logs = servers.into_iter().chain(pools).chain(listeners).chain(sites);
     logs.filter_map(|(section, setting, path)| Some((section, setting, path?))).collect()
 }
 

@@ -19,12 +19,9 @@ use tracing::{error, info};
 
 use crate::error::Error;
 use crate::limits::{LOG_OPEN_TIMEOUT, LOG_OPEN_TIMEOUT_AT_START};
-use crate::logging::log_files;
+use crate::logging::log_files::{self, is_standard_error};
 use crate::logging::log_openers::LogOpeners;
 use crate::system::identity;
-
-/// Names of standard error, which may be something that cannot be opened, such as a socket.
-const STANDARD_ERROR: [&str; 3] = [KEPT, "/dev/fd/2", "/proc/self/fd/2"];
 
 /// The name under which standard error is kept.
 const KEPT: &str = "/dev/stderr";
@@ -53,7 +50,8 @@ impl PoolAccessLogs {
     /// Opens those of a configuration that are not among `known`.
     ///
     /// # Errors
-    /// The message of php-fpm about a log that cannot be opened (`fpm_log_open`).
+    /// The message of php-fpm about a log that cannot be opened (`fpm_log_open`), if the server was
+    /// started as php-fpm.
     pub fn open(
         config: &Config,
         known: &PoolAccessLogs,
@@ -75,9 +73,11 @@ impl PoolAccessLogs {
         for (log, outcome) in wanted.iter().zip(outcomes) {
             let file = match (log.pool, outcome) {
                 (_, Ok(file)) => file,
-                (Some(pool), Err(why)) => return Err(log.error_of_pool(pool, &why)),
-                (None, Err(why)) => {
-                    log.log_error_of_site(&why);
+                (Some(pool), Err(why)) if config.fpm.is_some() => {
+                    return Err(log.error_of_pool(pool, &why));
+                }
+                (pool, Err(why)) => {
+                    log.log_error(if pool.is_some() { "FastCGI listener" } else { "site" }, &why);
                     continue;
                 }
             };
@@ -217,14 +217,14 @@ impl ConfiguredLog<'_> {
         ))
     }
 
-    /// The log of a site cannot be opened, which is no reason not to serve it.
-    fn log_error_of_site(&self, why: &io::Error) {
-        // A missing folder is a fault of the site, which is logged elsewhere.
+    /// The log of a site or a listener cannot be opened, which is no reason not to serve it.
+    fn log_error(&self, of: &str, why: &io::Error) {
+        // A missing folder is a fault of the site or pool, which is logged elsewhere.
         if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
             return;
         }
         error!(
-            "the access log {} of a site cannot be opened: {why}; correct access_log or the rights \
+            "the access log {} of a {of} cannot be opened: {why}; correct access_log or the rights \
              of its folder, and reload; requests are not logged until then",
             self.path.display()
         );
@@ -252,10 +252,6 @@ fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
 
 fn keeps_standard_error(config: &Config) -> bool {
     config.fpm.as_ref().is_some_and(|fpm| !fpm.daemonize)
-}
-
-fn is_standard_error(path: &Path) -> bool {
-    STANDARD_ERROR.iter().any(|name| path == Path::new(name))
 }
 
 #[cfg(test)]
@@ -299,12 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_had_is_told_in_php_fpms_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = config(&folder.path().join("missing"), &["a.log"]);
-        let why = open(&missing, &PoolAccessLogs::default()).unwrap_err();
-        let why = why.to_string();
-        assert!(why.contains("[pool a.log] failed to open access log ("), "{why}");
+    fn a_log_that_cannot_be_opened_is_left_out() {
+        let mode = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
+        let mut both = config(folder.path(), &["a.log", "b.log"]);
+        let missing = folder.path().join("missing/a.log");
+        both.pools[0].pool_access_log.as_mut().unwrap().path = missing;
+        let opened = open(&both, &PoolAccessLogs::default()).unwrap();
+        let paths: Vec<PathBuf> = opened.0.keys().cloned().collect();
+        assert_eq!(paths, [folder.path().join("b.log")]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::plan::{self, Plan};
+use crate::reload::pool_changes::keep_chroots;
 use crate::system::faults::{Examined, Faults, Findings};
 use crate::system::{confinement, identity};
 
@@ -50,11 +51,14 @@ impl ExaminedConfig {
                 return Ok(ExaminedConfig { faults, ..ExaminedConfig::without_findings(config) });
             }
         };
-        let found = plan::examine_folders(&config, file);
+        let mut kept = config.clone();
+        identity::find_users(&mut kept);
+        keep_chroots(&plan.config, &mut kept);
+        let found = plan::examine_folders(&kept, file);
         Ok(ExaminedConfig {
             mistakes: found.mistakes.iter().map(ToString::to_string).collect(),
             faults: found.faults,
-            warnings: confinement::warnings(&config).collect(),
+            warnings: confinement::warnings(&kept).collect(),
             ..ExaminedConfig::without_findings(config)
         })
     }

@@ -216,6 +216,25 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
     differs.map(|(name, _)| name).collect()
 }
 
+/// Pools keep their root directories: with two, a worker would know one script by two names, and
+/// the requests of a site carry one of them. A pool of another user is another pool: in the former
+/// root is the former user's code. The users have been looked up in both. Returns whether one would
+/// have changed.
+pub fn keep_chroots(old: &Config, config: &mut Config) -> bool {
+    let mut differs = false;
+    for pool in &mut config.pools {
+        let Some(before) = old.pool(&pool.name) else {
+            continue;
+        };
+        let has_same_user = pool.runs_as == before.runs_as && pool.runs_as != PoolUser::Unknown;
+        if has_same_user && pool.confinement.chroot != before.confinement.chroot {
+            pool.confinement = before.confinement.clone();
+            differs = true;
+        }
+    }
+    differs
+}
+
 /// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
 /// The users of the pools have been looked up in both.
 pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
@@ -236,21 +255,7 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         stays.push("front_sandbox");
     }
     stays.extend(keep_cache(old, config));
-    let mut moved = false;
-    // With two roots a worker would know one script by two names, and the requests of a site carry
-    // one of them.
-    for pool in &mut config.pools {
-        let Some(before) = old.pool(&pool.name) else {
-            continue;
-        };
-        // A pool of another user is another pool: in the former root is the former user's code.
-        let has_same_user = pool.runs_as == before.runs_as && pool.runs_as != PoolUser::Unknown;
-        if has_same_user && pool.confinement.chroot != before.confinement.chroot {
-            pool.confinement = before.confinement.clone();
-            moved = true;
-        }
-    }
-    if moved {
+    if keep_chroots(old, config) {
         stays.push("the chroot of a pool");
     }
     // The log can move from one file to another, or from one collector to another, but not from one

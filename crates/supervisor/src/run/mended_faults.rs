@@ -11,7 +11,7 @@ use crate::limits::{FAULTS_CHECKED_FIRST, FAULTS_CHECKED_LONGEST, Moment};
 use crate::plan::examined_config::ExaminedConfig;
 use crate::plan::folder_lookups::LookupOrder;
 use crate::reload::ReloadScope;
-use crate::system::faults::{Faults, Loss};
+use crate::system::faults::{Fault, Faults, Loss};
 
 /// The times of the checks whether faults are mended: a fault that lasts is checked at growing
 /// intervals, since each check takes time of the supervisor.
@@ -48,8 +48,8 @@ impl Supervisor {
         }
     }
 
-    /// The faults were checked, or could not be. Pools and logs come back by a reload of the
-    /// configuration in use; the front and the certificates find their files themselves.
+    /// The faults were checked, or could not be. Pools, logs and listeners come back by a reload of
+    /// the configuration in use; the front and the certificates find their files themselves.
     pub(super) fn faults_examined(&mut self, outcome: Result<ExaminedConfig, String>) {
         let now = self.now();
         if !self.may_check_faults() {
@@ -72,8 +72,8 @@ impl Supervisor {
         let is_startable =
             |name: &str| !found.stops_pool(name) && self.pools.current_of(name).is_none();
         let has_pools = self.plan.config.pools.iter().any(|pool| is_startable(&pool.name));
-        let has_logs = mended.iter().any(|fault| fault.loss == Loss::Log);
-        if !has_pools && !has_logs {
+        let is_reopened = |fault: &Fault| matches!(fault.loss, Loss::Log | Loss::Listener(..));
+        if !has_pools && !mended.iter().any(is_reopened) {
             self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());
             self.plan.faults = found;
             return;

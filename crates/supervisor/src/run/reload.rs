@@ -133,9 +133,6 @@ impl Supervisor {
         if !stays.is_empty() {
             warn!("{}", needs_restart(&stays));
         }
-        if let Some(why) = config.site_outside_of_chroot() {
-            return Err(format!("a chroot that has changed needs a restart: {why}"));
-        }
         let logs = self.plan.logs.open_for(&config, &self.plan.config)?;
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         let mut requested = scope.names(&config);
@@ -150,8 +147,9 @@ impl Supervisor {
             in_use: &self.plan.listeners,
             unaccepted: self.reloader.unaccepted_listeners(),
         };
-        let listeners = listen::open_others(&config, known, self.plan.threads)
+        let mut listeners = listen::open_others(&config, known, self.plan.threads)
             .map_err(|why| why.to_string())?;
+        let faults = self.plan.with_lost(faults, &mut listeners, &config)?;
         self.give_up_reload(TAKEN_OVER);
         let mut reload = Reload {
             listeners,

@@ -12,6 +12,9 @@ use crate::error::Error;
 /// Most faults whose sentences a status reply or the outcome of a reload contains.
 const MAX_SHOWN: usize = 32;
 
+/// The setting of a pool's FastCGI listener.
+const LISTEN: &str = "listen";
+
 /// What a fault takes away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loss {
@@ -19,6 +22,10 @@ pub enum Loss {
     Site(usize),
     /// Requests for this pool.
     Pool(String),
+    /// Requests for some paths of a site.
+    Paths,
+    /// Connections to a FastCGI listener of a pool, by the name of its setting.
+    Listener(String, String),
     /// A log.
     Log,
     /// Commands and schedules of a pool.
@@ -93,8 +100,12 @@ impl Loss {
     fn of(section: &Section, setting: &str) -> Option<Loss> {
         match (section, setting) {
             (Section::Site(_) | Section::Pool(_), "access_log" | "slowlog") => Some(Loss::Log),
+            (Section::Site(_), "basic_auth") => Some(Loss::Paths),
             (Section::Site(number), _) => Some(Loss::Site(*number)),
             (Section::Pool(_), "commands" | "schedules") => Some(Loss::Jobs),
+            (Section::Pool(name), "listen" | "status_listen") => {
+                Some(Loss::Listener(name.clone(), setting.to_owned()))
+            }
             (Section::Pool(name), _) => Some(Loss::Pool(name.clone())),
             (Section::Server | Section::Tls, _) => None,
         }
@@ -102,8 +113,11 @@ impl Loss {
 
     fn in_words(&self) -> &'static str {
         match self {
-            Loss::Site(_) | Loss::Pool(_) => "requests that need it get a 503 until then",
+            Loss::Site(_) | Loss::Pool(_) | Loss::Paths => {
+                "requests that need it get a 503 until then"
+            }
             Loss::Jobs => "it does not run until then",
+            Loss::Listener(..) => "clients cannot connect to it until then",
             Loss::Log => "nothing is written to it until then",
             Loss::Tls(_) => "TLS connections for its hosts are closed until then",
             Loss::Renewal => "the certificate that was read before is used until then",
@@ -226,6 +240,12 @@ impl Faults {
         self.stopped.contains(name) && !self.all.iter().any(is_its)
     }
 
+    /// Whether the FastCGI listener of a pool cannot be opened; `setting`: the one that names it.
+    pub fn closes(&self, pool: &str, setting: &str) -> bool {
+        let loss = Loss::Listener(pool.to_owned(), setting.to_owned());
+        self.all.iter().any(|fault| fault.loss == loss)
+    }
+
     /// The faults that the other faults do not contain.
     pub fn without(&self, others: &Faults) -> Faults {
         let all = self.all.iter().filter(|fault| !others.all.contains(fault));
@@ -260,7 +280,9 @@ impl Faults {
             Destination::Upstream(_) => is_lost(number),
         });
         let mut listeners = config.pools.iter().filter(|pool| pool.listener.is_some());
-        (no_site || self.leave_no_http(config)) && listeners.all(|pool| self.stops_pool(&pool.name))
+        let is_closed =
+            |pool: &Pool| self.stops_pool(&pool.name) || self.closes(&pool.name, LISTEN);
+        (no_site || self.leave_no_http(config)) && listeners.all(is_closed)
     }
 }
 
@@ -319,6 +341,25 @@ mod tests {
         );
         let mistakes: Vec<_> = findings.mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(mistakes, ["something else", "front_user is wrong"]);
+    }
+
+    #[test]
+    fn a_missing_file_of_users_leaves_the_other_paths_of_the_only_site() {
+        let config = config(&[("one.test", "a")]);
+        let errors = vec![wrong(Section::Site(0), "basic_auth")];
+        assert!(found(&config, errors).obstacles(&config, false).is_empty());
+    }
+
+    #[test]
+    fn a_listener_that_cannot_be_opened_leaves_its_pool() {
+        let config = config(&[("one.test", "a")]);
+        let mut findings = found(&config, vec![wrong(Section::Pool("a".to_owned()), LISTEN)]);
+        assert!(findings.obstacles(&config, false).is_empty());
+        assert!(!findings.faults.stops_pool("a") && findings.faults.closes("a", LISTEN));
+        let text = "[pools.a]\nlisten = \"/nowhere/a.sock\"\n";
+        let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
+        let errors = vec![wrong(Section::Pool("a".to_owned()), LISTEN)];
+        assert_eq!(self::found(&config, errors).obstacles(&config, false).len(), 1, "no other");
     }
 
     #[test]

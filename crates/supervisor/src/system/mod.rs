@@ -7,6 +7,7 @@ pub mod faults;
 pub mod identity;
 pub mod path_trust;
 pub mod peer_secret;
+pub mod pool_files;
 pub mod private_folders;
 pub mod programs;
 pub mod redis_files;

@@ -1,17 +1,18 @@
-//! The folders of sites: whether they exist, and whether the front can read them.
+//! The folders of sites: whether they exist, whether the front can read them, and whether they are
+//! in the `chroot` of their pools.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use maitred_config::{Config, Section, Site, directory_problem};
+use maitred_config::{Config, Pool, Section, Site, directory_problem, file_problem};
 use maitred_os::folder_lookups::look_up;
 use maitred_os::users::{self, Identity};
 
 use crate::error::Error;
 use crate::system::faults::Examined;
 
-/// The folders of sites that do not exist, or that the `front` cannot enter. For a process with one
-/// thread.
+/// The folders of sites that do not exist, that the `front` cannot enter, or that are outside of a
+/// pool's `chroot`, and missing files of users. For a process with one thread.
 pub fn mistakes(config: &Config, front: Option<&Identity>, examined: &Examined) -> Vec<Error> {
     let sites: Vec<(usize, &Site)> = examined.sites(config).collect();
     if sites.is_empty() {
@@ -22,7 +23,45 @@ pub fn mistakes(config: &Config, front: Option<&Identity>, examined: &Examined) 
         Some(wrong(number, setting, path, &problem?))
     });
     let closed = front.map(|front| closed(&sites, front)).into_iter().flatten();
-    missing.chain(closed).collect()
+    let outside = sites.iter().filter_map(|(number, site)| {
+        let mut pools = site.pools().filter_map(|name| config.pool(name));
+        let (setting, said) = pools.find_map(|pool| outside_of_chroot(site, pool))?;
+        Some(Error::Setting { section: Section::Site(*number), setting, said })
+    });
+    let users = sites.iter().flat_map(|(number, site)| missing_users(*number, site));
+    missing.chain(closed).chain(outside).chain(users).collect()
+}
+
+/// The files of users that are missing: the paths that need one get a 503.
+fn missing_users(number: usize, site: &Site) -> Vec<Error> {
+    let all = site.rules.basic_auth.iter();
+    let missing = all.filter_map(|auth| {
+        let problem = file_problem(&auth.users)?;
+        let said = format!("`basic_auth.users` is {}, but it {problem}", auth.users.display());
+        Some(Error::Setting { section: Section::Site(number), setting: "basic_auth", said })
+    });
+    missing.collect()
+}
+
+/// The setting of a site that names a folder outside of its pool's `chroot`, and the sentence about
+/// it: scripts see nothing but files below that. One that is missing is reported as that.
+fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<(&'static str, String)> {
+    let chroot = pool.confinement.chroot.as_deref()?;
+    let aliases = site.rules.aliases.iter().map(|alias| ("aliases", &alias.folder));
+    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
+    folders.find_map(|(setting, named)| {
+        let folder = look_up(named, || named.canonicalize()).ok()?;
+        (!folder.starts_with(chroot)).then(|| {
+            let said = format!(
+                "`{setting}` is {}, which is not below {}, the `chroot` of pool `{}`; move the \
+                 site there, or give it another pool",
+                folder.display(),
+                chroot.display(),
+                pool.name
+            );
+            (setting, said)
+        })
+    })
 }
 
 /// The mistake that a folder of a site is unusable; `problem` is the end of the sentence.
@@ -73,4 +112,37 @@ fn folders(site: &Site) -> impl Iterator<Item = (&'static str, &Path)> {
     let sent = site.output.sendfile_roots.iter();
     let sent = sent.map(|root| ("sendfile_roots", root.folder.as_path()));
     std::iter::once(("root", site.root.as_path())).chain(aliases).chain(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_site_outside_of_its_pools_chroot_is_a_mistake_of_that_site() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().canonicalize().unwrap();
+        for name in ["jail/public", "elsewhere"] {
+            fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let text = "[pools.www]\nchroot = \"jail\"\n[[sites]]\nroot = \"jail/public\"\n\
+                    aliases = { \"/a/\" = \"jail\" }\n";
+        let config = maitred_config::parse(text, &dir.join("m.toml")).unwrap();
+        let found = || mistakes(&config, None, &Examined::All);
+        assert!(found().is_empty());
+        fs::remove_dir(dir.join("jail/public")).unwrap();
+        symlink("../elsewhere", dir.join("jail/public")).unwrap();
+        let all = found();
+        let [Error::Setting { section, setting, said }] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((section, *setting), (&Section::Site(0), "root"));
+        let said = said.replace(dir.to_str().unwrap(), "DIR");
+        assert_eq!(
+            said,
+            "`root` is DIR/elsewhere, which is not below DIR/jail, the `chroot` of pool `www`; \
+             move the site there, or give it another pool"
+        );
+    }
 }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use maitred_os::folder_lookups::look_up;
-
 use crate::model::confinement::{CoreSize, NoNewPrivileges};
 use crate::model::pool::Pool;
+use crate::on_disk::real_path;
 use crate::read::directive::{Directive, Needs, Preset, store};
 
 /// Least `rlimit_files`: the processes need some themselves, among them one for each thread of the
@@ -34,14 +33,11 @@ pub(super) const CHROOT: Directive<Pool> = Directive {
     needs: Needs::Restart,
     doc: "The directory that is `/` for the pool's scripts. PHP, its php.ini and its extensions \
           are loaded before; scripts open, include and execute only files below it. The sites of \
-          the pool must be below it, too, and `SCRIPT_FILENAME` and `DOCUMENT_ROOT` are passed \
-          without the directory's own path. Needs maitred to be started as root.",
+          the pool must be below it, too, or get a 503, and `SCRIPT_FILENAME` and `DOCUMENT_ROOT` \
+          are passed without the directory's own path. Needs maitred to be started as root.",
     example: "\"public\"",
     read: |pool, value| {
-        let folder = value.directory()?;
-        let real =
-            look_up(&folder, || folder.canonicalize()).ok().filter(|real| real.to_str().is_some());
-        pool.confinement.chroot = Some(real.ok_or_else(|| value.wrong())?);
+        pool.confinement.chroot = Some(real_path(&value.path()?));
         Ok(())
     },
 };

@@ -31,7 +31,7 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
           requests of the pool, whatever their script: that one is `$_SERVER['SCRIPT_FILENAME']`. \
           A relative path starts from the directory of its file.",
     example: "\"public/worker.php\"",
-    read: |pool, value| store(&mut pool.script, value.file().map(Some)),
+    read: |pool, value| store(&mut pool.script, value.path().map(Some)),
 };
 
 pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {

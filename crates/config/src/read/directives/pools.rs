@@ -181,7 +181,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "The php.ini of the pool.",
         example: "\"php/shop.ini\"",
-        read: |pool, value| store(&mut pool.php_ini, value.file().map(Some)),
+        read: |pool, value| store(&mut pool.php_ini, value.path().map(Some)),
     },
     Directive {
         name: "php_ini_scan_dir",
@@ -190,7 +190,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "The directory of further INI files, in which distributions load extensions.",
         example: "\"php/conf.d\"",
-        read: |pool, value| store(&mut pool.php_ini_scan_dir, value.directory().map(Some)),
+        read: |pool, value| store(&mut pool.php_ini_scan_dir, value.path().map(Some)),
     },
     Directive {
         name: "php_value",

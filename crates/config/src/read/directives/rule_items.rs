@@ -136,7 +136,7 @@ pub(super) fn read_basic_auth(item: &Value<'_>) -> Result<BasicAuth, BadValue> {
         })?,
         None => "Restricted".to_owned(),
     };
-    Ok(BasicAuth { path: path_of(&record)?, realm, users: record.need("users")?.file()? })
+    Ok(BasicAuth { path: path_of(&record)?, realm, users: record.need("users")?.path()? })
 }
 
 pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, BadValue> {

@@ -5,13 +5,14 @@
 //! with one `stat` per request.
 
 mod by_name;
+mod site_files;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use maitred_os::walk::Stopped;
@@ -34,9 +35,13 @@ pub use crate::site::listing::Folder;
 pub use crate::site::resolver_table::TableLimits;
 pub use by_name::RootVersion;
 pub use maitred_rules::path::{CleanPath, Refused, clean_path};
+pub use site_files::SiteFiles;
 
 /// Files with this ending are run, and never sent.
 const SCRIPT_EXTENSION: &[u8] = b".php";
+
+/// The reason why a root is refused that no script of its pool can see.
+const OUTSIDE: &str = "the document root is outside of its pool's chroot";
 
 /// The reason why a root is refused. The log has the link and its owners.
 pub const FOREIGN_LINK: &str =
@@ -70,23 +75,6 @@ pub struct Script {
     pub script_name: Vec<u8>,
     /// `PATH_INFO`: decoded, empty or starts with a slash.
     pub path_info: Vec<u8>,
-}
-
-/// The settings of a document root.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteFiles {
-    /// The document root, absolute. A symbolic link is resolved again whenever it may have changed.
-    pub root: PathBuf,
-    /// The names tried, in this order, for a directory.
-    pub index: Vec<String>,
-    /// The script for paths without a file: `/index.php`.
-    pub front_controller: Option<String>,
-    /// The path prefix, if the root is an alias: `/docs`, without a trailing slash.
-    pub prefix: String,
-    /// The user id of the front.
-    pub front: u32,
-    /// The chroot of the site's scripts, if they run in one: a real path above `root`.
-    pub chroot: Option<PathBuf>,
 }
 
 /// A cached route.
@@ -427,8 +415,7 @@ impl Resolver {
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
         let Some(root) = &self.script_root else {
-            let why = "the document root has moved out of its pool's chroot";
-            return Err(Refused::notable(503, why));
+            return Err(Refused::notable(503, OUTSIDE));
         };
         let script = Script {
             script_filename: [&root[..], name].concat(),
@@ -491,6 +478,11 @@ impl Resolver {
         }
         self.table.clear();
         self.reopened += 1;
+        if opened.as_ref().is_ok_and(|root| !self.site.scripts_see(&root.real)) {
+            let why = Stopped::System(self.site.root.clone(), io::Error::other(OUTSIDE));
+            self.root = Err(Arc::new(why));
+            return Err(Refused::notable(503, OUTSIDE));
+        }
         self.root = opened;
         match &self.root {
             Ok(root) => {

@@ -3,6 +3,7 @@ mod hostile;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -46,6 +47,7 @@ impl TestSite {
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
             chroot: None,
+            other_chroots: Vec::new(),
         };
         TestSite { home, resolver: Resolver::new(site, &tenant(), limits) }
     }
@@ -311,6 +313,7 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        other_chroots: Vec::new(),
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
@@ -335,6 +338,7 @@ fn a_document_root_that_appears_later_is_served_from_then_on() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        other_chroots: Vec::new(),
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
@@ -480,6 +484,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             index: vec![],
             front_controller: None,
             chroot: Some(real.join("jail")),
+            other_chroots: Vec::new(),
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
