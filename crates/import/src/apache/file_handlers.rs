@@ -48,7 +48,7 @@ impl HostImport<'_, '_> {
     /// `.htaccess` files that choose another pool of php-fpm than that of the site, or by which PHP
     /// runs files here that Apache sends.
     pub(super) fn handlers_of_files(&mut self) {
-        let files = self.override_line.and_then(|_| self.htaccess_files()).unwrap_or_default();
+        let files = self.override_line.and_then(|_| self.htaccess_lines()).unwrap_or_default();
         files.iter().for_each(|lines| self.handlers_in(lines, &PathArea::all()));
     }
 

@@ -4,8 +4,8 @@ use std::iter;
 
 use super::host_import::HostImport;
 use super::host_links::allows_links;
+use super::htaccess_lines::HtaccessFile;
 use super::path_area::PathArea;
-use super::site_files::HtaccessFile;
 use super::virtual_hosts::is_on;
 use crate::source_directive::Directive;
 

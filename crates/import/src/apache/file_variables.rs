@@ -2,8 +2,8 @@
 //! are not set here.
 
 use super::host_import::HostImport;
+use super::htaccess_lines::all_lines;
 use super::rewrite_chain::variables_of;
-use super::site_files::all_lines;
 use crate::source_directive::Directive;
 
 /// The variable by which scripts get the header `Authorization`, which they get here anyway.
@@ -21,7 +21,7 @@ const REDIRECTED: &str = "REDIRECT_";
 impl<'a> HostImport<'_, 'a> {
     /// The lines that set a variable for which a `.htaccess` file of the site asks.
     pub(super) fn variables_of_files(&mut self) {
-        let files = self.override_line.and_then(|_| self.htaccess_files()).unwrap_or_default();
+        let files = self.override_line.and_then(|_| self.htaccess_lines()).unwrap_or_default();
         let lines = self.sections.iter().flat_map(|one| one.directives.iter().copied());
         let lines: Vec<&'a Directive> = lines.collect();
         for line in lines {

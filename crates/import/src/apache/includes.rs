@@ -2,8 +2,8 @@
 
 use super::host_import::{AreaSection, HostImport};
 use super::host_scripts::{ANY_SCRIPT, files_with, is_of_php, program_extensions};
+use super::htaccess_lines::all_lines;
 use super::path_area::PathArea;
-use super::site_files::all_lines;
 use crate::source_directive::Directive;
 
 /// Why their paths are a 404.
@@ -17,7 +17,7 @@ impl<'a> HostImport<'_, 'a> {
     /// Denies the pages whose server-side includes Apache evaluates.
     pub(super) fn includes(&mut self) {
         let files = match self.site.settings.has("htaccess") {
-            true => self.htaccess_files(),
+            true => self.htaccess_lines(),
             false => Some(Vec::new()),
         };
         // Files that cannot be looked at may allow them as well.

@@ -1,8 +1,8 @@
 //! Rules of `.htaccess` files that others inherit by the `RewriteOptions` of a `<Directory>`.
 
 use super::host_import::HostImport;
+use super::htaccess_lines::HtaccessFile;
 use super::path_area::PathArea;
-use super::site_files::HtaccessFile;
 use crate::source_directive::Directive;
 
 /// The line of mod_rewrite that says who inherits.

@@ -43,7 +43,7 @@ impl<'a> HostImport<'_, 'a> {
         if !general.is("AddType") || !self.site.settings.has("htaccess") {
             return;
         }
-        let Some(files) = self.htaccess_files() else {
+        let Some(files) = self.htaccess_lines() else {
             let why = "its folders are too many, too deep, or not readable: a `.htaccess` file \
                        that changes the type of scripts does not stop them here";
             return self.report.access_left_out(&general.place, &general.shown(), why);
@@ -88,7 +88,7 @@ impl<'a> HostImport<'_, 'a> {
         if !self.site.settings.has("htaccess") {
             return;
         }
-        let Some(files) = self.htaccess_files() else {
+        let Some(files) = self.htaccess_lines() else {
             let why = "its folders are too many, too deep, or not readable: what a `.htaccess` \
                        file passes to the script is sent here";
             return self.report.access_left_out(&first.place, &first.shown(), why);

@@ -20,8 +20,8 @@ use crate::limits::{Moment, PURGE_ANSWER};
 /// Most pending purges. Those of scripts and clients are not among them while there is one front.
 const MAX_PENDING: usize = 4096;
 
-/// Most pending purges of other nodes. The process that applies them has no more than 256 under way,
-/// and those of its predecessor may be pending as well.
+/// Most pending purges of other nodes. The process that applies them has no more than 256 under
+/// way, and those of its predecessor may be pending as well.
 const MAX_OF_NODES: usize = 1024;
 
 /// Most bytes, about, of purges that wait for the process that passes them on. More become one of

@@ -33,7 +33,7 @@ pub(super) fn all_lines(file: &[Directive]) -> Vec<&Directive> {
 impl HostImport<'_, '_> {
     /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
     /// files can be read.
-    pub(super) fn htaccess_files(&self) -> Option<Vec<Vec<Directive>>> {
+    pub(super) fn htaccess_lines(&self) -> Option<Vec<Vec<Directive>>> {
         self.htaccess_files_in(&self.root)
     }
 
@@ -50,7 +50,7 @@ impl HostImport<'_, '_> {
 
     /// Files of users that `.htaccess` files name and that the front does not read.
     pub(super) fn users_of_files(&mut self) {
-        let Some(files) = self.override_line.and_then(|_| self.htaccess_files()) else { return };
+        let Some(files) = self.override_line.and_then(|_| self.htaccess_lines()) else { return };
         let root = PathArea::Below(self.root.clone());
         let is_outside = |line: &&Directive| {
             let is_file = line.is("AuthUserFile") || line.is("AuthGroupFile");
