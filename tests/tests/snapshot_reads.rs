@@ -27,7 +27,8 @@ const READS: &str = r#"
     filter_input(INPUT_GET, 'a'); getenv('HTTP_HOST'); getenv('PATH'); getallheaders();
     file_get_contents('php://input'); file_get_contents(__FILE__);
     time(); date('Y', 0); date('Y'); new DateTime(); new DateTimeImmutable('2026-01-01');
-    random_int(1, 2); mt_rand(); uniqid(); new Random\Randomizer(); session_create_id(); strlen('a'); $local = ['a' => 1]; $local['a'];
+    random_int(1, 2); mt_rand(); uniqid(); new Random\Randomizer(); session_create_id();
+    strlen('a'); $local = ['a' => 1]; $local['a'];
 "#;
 
 #[test]
