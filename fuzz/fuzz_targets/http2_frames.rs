@@ -13,11 +13,13 @@ use frames::{FrameEvent, Frames};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The trailers of a connection, and the bytes of an incomplete header block at its end.
+/// The trailers of a connection, the bytes of an incomplete header block at its end, and the sizes
+/// of frames that the client accepts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     trailers: Vec<(u32, usize)>,
     open: Option<usize>,
+    frame_sizes: Vec<usize>,
 }
 
 /// As the parser reports it, for pieces of `size` bytes.
@@ -32,6 +34,7 @@ fn parse(input: &[u8], size: usize) -> Read {
                 read.open = Some(bytes);
             }
             FrameEvent::Complete => assert!(read.open.take().is_some(), "none was open"),
+            FrameEvent::FrameSize(bytes) => read.frame_sizes.push(bytes),
         });
     }
     read
@@ -53,6 +56,14 @@ fn expected(mut input: &[u8]) -> Read {
             }
             let arrived = read.open.unwrap_or(0) + if is_whole { length } else { 0 };
             read.open = (!is_whole || flags & 4 == 0).then_some(arrived);
+        }
+        if kind == 4 {
+            for setting in rest[..length.min(rest.len())].chunks_exact(6) {
+                if let [0, 5, value @ ..] = setting {
+                    let value = value.try_into().expect("a value has four bytes");
+                    read.frame_sizes.push(u32::from_be_bytes(value) as usize);
+                }
+            }
         }
         input = rest.get(length..).unwrap_or_default();
     }

@@ -124,6 +124,9 @@ impl ConnectionState {
 
     /// Handles an event of the frame parser.
     pub fn seen(&self, what: FrameEvent) {
+        if let FrameEvent::FrameSize(bytes) = what {
+            self.heads.accepts_frames(bytes);
+        }
         if let Err(why) = self.accounts.seen(self.memory(), what) {
             self.refuse_head(why);
         }
@@ -169,16 +172,17 @@ impl ConnectionState {
     /// # Errors
     /// The client has too many to read: this one is not to be sent.
     pub fn hold_head(self: &Arc<Self>, fields: &mut HeaderMap) -> Result<(), &'static str> {
-        let Some(bytes) = unsent_heads::memory_bytes(fields) else {
+        let Some(size) = unsent_heads::size(fields) else {
             return Ok(());
         };
-        if !self.heads.take(bytes, unsent_heads::limit()) {
+        if !self.heads.take(size, unsent_heads::limit()) {
             self.refuse_head(unsent_heads::NO_ROOM);
             return Err(unsent_heads::NO_ROOM);
         }
-        self.fill_room(bytes);
+        self.fill_room(size.memory);
         if let Some(value) = fields.values_mut().next() {
-            let marked = UnsentHead { bytes, value: value.clone(), trunk: self.clone() };
+            let marked =
+                UnsentHead { bytes: size.memory, value: value.clone(), trunk: self.clone() };
             if let Ok(marked) = HeaderValue::from_maybe_shared(Bytes::from_owner(marked)) {
                 *value = marked;
                 value.set_sensitive(true);

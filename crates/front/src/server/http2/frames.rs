@@ -1,6 +1,7 @@
 //! Parses the frames that a client sends (RFC 9113 §4.1), for limits that h2 does not have:
 //! trailers are held in memory until the stream ends, and incomplete header blocks until they are
-//! complete, at up to a hundred times their encoded size.
+//! complete, at up to a hundred times their encoded size. The size of frames that the client
+//! accepts is also that of h2's buffers.
 
 /// The connection preface (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -8,10 +9,15 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 /// Frame types (RFC 9113 §6).
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 
 /// The flag END_HEADERS of HEADERS and CONTINUATION.
 const END_HEADERS: u8 = 4;
+/// Bytes of a setting: its identifier and its value (RFC 9113 §6.5.1).
+const SETTING_BYTES: usize = 6;
+/// The identifier of SETTINGS_MAX_FRAME_SIZE.
+const MAX_FRAME_SIZE: [u8; 2] = [0, 5];
 
 /// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +28,8 @@ pub enum FrameEvent {
     Open(usize),
     /// The header block is complete.
     Complete,
+    /// The client accepts frames of this size, in bytes.
+    FrameSize(usize),
 }
 
 /// The parser's state for a connection.
@@ -46,6 +54,11 @@ pub struct Frames {
     length: usize,
     /// An event was emitted for it.
     is_reported: bool,
+    /// The current frame is SETTINGS.
+    is_settings: bool,
+    /// A setting of it, as far as it has arrived.
+    setting: [u8; SETTING_BYTES],
+    has_setting: usize,
 }
 
 impl Frames {
@@ -62,6 +75,9 @@ impl Frames {
             fields: 0,
             length: 0,
             is_reported: false,
+            is_settings: false,
+            setting: [0; SETTING_BYTES],
+            has_setting: 0,
         }
     }
 
@@ -71,6 +87,9 @@ impl Frames {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
+            if self.is_settings {
+                self.settings_came(&bytes[..skipped], &mut report);
+            }
             bytes = &bytes[skipped..];
             if self.is_open && self.skip == 0 {
                 self.fields_came(&mut report);
@@ -101,11 +120,24 @@ impl Frames {
         }
     }
 
+    /// Bytes of SETTINGS have arrived.
+    fn settings_came(&mut self, bytes: &[u8], report: &mut impl FnMut(FrameEvent)) {
+        for byte in bytes {
+            self.setting[self.has_setting] = *byte;
+            self.has_setting = (self.has_setting + 1) % SETTING_BYTES;
+            let [a, b, value @ ..] = self.setting;
+            if self.has_setting == 0 && [a, b] == MAX_FRAME_SIZE {
+                report(FrameEvent::FrameSize(u32::from_be_bytes(value) as usize));
+            }
+        }
+    }
+
     /// A frame starts.
     fn begin(&mut self, report: &mut impl FnMut(FrameEvent)) {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+        (self.is_settings, self.has_setting) = (kind == SETTINGS, 0);
         match kind {
             HEADERS => {
                 self.is_trailers = stream <= self.last;
@@ -168,6 +200,31 @@ mod tests {
                 FrameEvent::Trailers(1, 8),
                 FrameEvent::Trailers(3, 10),
             ];
+            assert_eq!(seen, expected, "{piece} bytes at a time");
+        }
+    }
+
+    #[test]
+    fn the_size_of_frames_is_reported_however_its_setting_arrives() {
+        let settings = |flags, payload: &[u8]| {
+            let mut bytes = frame(SETTINGS, flags, 0, payload.len());
+            bytes.truncate(HEAD_BYTES);
+            [&bytes, payload].concat()
+        };
+        let all = [
+            PREFACE.to_vec(),
+            settings(0, &[0, 4, 0, 0, 0, 5, 0, 5, 0, 1, 0, 2]),
+            settings(1, &[]),
+            // Malformed: h2 closes the connection.
+            settings(0, &[0, 5, 0]),
+            frame(DATA, 0, 1, 12),
+            settings(0, &[0, 5, 0, 0xff, 0xff, 0xff]),
+        ];
+        let all = all.concat();
+        for piece in [1, 5, 9, all.len()] {
+            let (mut frames, mut seen) = (Frames::new(), Vec::new());
+            all.chunks(piece).for_each(|bytes| frames.take(bytes, |what| seen.push(what)));
+            let expected = [0x1_0002, 0xff_ffff].map(FrameEvent::FrameSize);
             assert_eq!(seen, expected, "{piece} bytes at a time");
         }
     }

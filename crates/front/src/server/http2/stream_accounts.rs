@@ -189,6 +189,7 @@ impl StreamAccounts {
             FrameEvent::Trailers(stream, bytes) => self.trailers.came(stream, bytes),
             FrameEvent::Open(bytes) => return self.fields_came(memory, bytes),
             FrameEvent::Complete => self.fields_are_over(memory),
+            FrameEvent::FrameSize(_) => {}
         }
         Ok(())
     }
