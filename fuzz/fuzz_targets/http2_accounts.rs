@@ -40,7 +40,7 @@ use client_addresses::Address;
 use frames::Frames;
 use maitred_rules::networks::Networks;
 use request_memory::RequestMemory;
-use stream_accounts::{EndedRequest, PeerKind, StreamAccounts};
+use stream_accounts::{EndedRequest, PeerKind, RequestEnd, StreamAccounts};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `request_memory`, in bytes: a few requests fill it.
@@ -49,6 +49,8 @@ const MEMORY_BYTES: usize = 512 * 1024;
 const OWN_BYTES: usize = 96 * 1024;
 /// Largest header of a request: twice as large as the limit of HTTP/1.
 const MOST_HEAD_BYTES: usize = 128 * 1024;
+const ENDS: [RequestEnd; 3] =
+    [RequestEnd::Complete, RequestEnd::ClientReset, RequestEnd::ServerReset];
 
 /// A connection, and its requests in progress.
 struct Client {
@@ -58,8 +60,8 @@ struct Client {
     next_stream: u32,
     /// Bytes of trailers by stream, with those that are forgotten.
     trailers: HashMap<u32, usize>,
-    answered: u64,
-    taken_back: u64,
+    complete: u64,
+    reset: u64,
     is_refused: bool,
 }
 
@@ -77,8 +79,8 @@ impl Client {
             requests: Vec::new(),
             next_stream: 1,
             trailers: HashMap::new(),
-            answered: 0,
-            taken_back: 0,
+            complete: 0,
+            reset: 0,
             is_refused: false,
         }
     }
@@ -95,7 +97,9 @@ impl Client {
     }
 
     fn begin(&mut self, memory: &RequestMemory, head: usize) {
-        let is_first = self.requests.is_empty() && self.accounts.open_fields().is_none();
+        let is_first = self.requests.is_empty()
+            && self.trailers.is_empty()
+            && self.accounts.open_fields().is_none();
         match self.accounts.begin(memory, self.next_stream, head) {
             Ok(bytes) => {
                 assert!(bytes >= head);
@@ -106,15 +110,16 @@ impl Client {
         self.next_stream += 2;
     }
 
-    fn end(&mut self, memory: &RequestMemory, at: usize, is_taken_back: bool) {
+    fn end(&mut self, memory: &RequestMemory, at: usize, end: RequestEnd) {
         if self.requests.is_empty() {
             return;
         }
         let (stream, bytes) = self.requests.swap_remove(at % self.requests.len());
-        self.accounts.end(memory, EndedRequest { stream, bytes, body_bytes: 0, is_taken_back });
-        match is_taken_back {
-            true => self.taken_back += 1,
-            false => self.answered += 1,
+        self.accounts.end(memory, EndedRequest { stream, bytes, body_bytes: 0, end });
+        match end {
+            RequestEnd::Complete => self.complete += 1,
+            RequestEnd::ClientReset => self.reset += 1,
+            RequestEnd::ServerReset => {}
         }
         self.trailers.remove(&stream);
     }
@@ -128,7 +133,7 @@ impl Client {
         let may_have_many = trailers > 4 * 1024 || self.is_refused;
         assert!(may_have_many || !accounts.has_too_many_fields());
         assert!(!self.is_refused || accounts.has_too_many_fields());
-        let resets_too_many = self.taken_back > self.answered + 100;
+        let resets_too_many = self.reset > self.complete + 100;
         assert!(!resets_too_many || accounts.asks_too_much());
     }
 
@@ -137,7 +142,7 @@ impl Client {
             self.accounts.fields_are_over(memory);
         }
         while !self.requests.is_empty() {
-            self.end(memory, 0, true);
+            self.end(memory, 0, RequestEnd::ClientReset);
         }
         self.accounts.close(memory);
     }
@@ -161,7 +166,7 @@ fn frame(input: &mut Unstructured<'_>, next_stream: u32) -> Result<Vec<u8>> {
 fn step(input: &mut Unstructured<'_>, memory: &RequestMemory, client: &mut Client) -> Result<()> {
     match input.int_in_range(0..=7)? {
         0 | 1 => client.begin(memory, input.int_in_range(0..=MOST_HEAD_BYTES)?),
-        2 | 3 => client.end(memory, input.arbitrary()?, input.arbitrary()?),
+        2 | 3 => client.end(memory, input.arbitrary()?, *input.choose(&ENDS)?),
         4 => client.accounts.noise.useful(input.int_in_range(0..=1 << 20)?),
         5 => client.accounts.fields_are_over(memory),
         _ => {

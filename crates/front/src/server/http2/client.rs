@@ -31,7 +31,7 @@ use crate::net::tls::Secured;
 use crate::server::http2::connection_state::{ConnectionState, UnsentRoom};
 use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
-use crate::server::http2::stream_accounts::EndedRequest;
+use crate::server::http2::stream_accounts::{EndedRequest, RequestEnd};
 
 /// Most bytes handed to h2 at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -63,7 +63,7 @@ pub struct Http2Client {
     /// The whole response has been handed to h2.
     is_complete: bool,
     /// The client has reset the stream before that.
-    is_taken_back: bool,
+    is_reset: bool,
     /// Bytes of body handed to h2.
     sent: u64,
     /// The rate at which the client reads the response.
@@ -120,7 +120,7 @@ impl Http2Client {
             left: None,
             is_head: false,
             is_complete: false,
-            is_taken_back: false,
+            is_reset: false,
             sent: 0,
             pace,
             body_pace: None,
@@ -155,7 +155,7 @@ impl Http2Client {
         }
         if !self.is_complete {
             let mut cx = Context::from_waker(Waker::noop());
-            self.is_taken_back = matches!(self.poll_reset(&mut cx), Poll::Ready(Ok(_)));
+            self.is_reset = matches!(self.poll_reset(&mut cx), Poll::Ready(Ok(_)));
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
             // The window is not extended: a client sends no more than its window.
@@ -361,13 +361,14 @@ impl Http2Client {
 
 impl Drop for Http2Client {
     fn drop(&mut self) {
+        let end = match () {
+            () if self.is_complete => RequestEnd::Complete,
+            () if self.is_reset => RequestEnd::ClientReset,
+            () => RequestEnd::ServerReset,
+        };
         let stream = self.respond.stream_id().into();
-        self.trunk.end(EndedRequest {
-            stream,
-            bytes: self.held,
-            body_bytes: self.body_bytes,
-            is_taken_back: self.is_taken_back,
-        });
+        let (bytes, body_bytes) = (self.held, self.body_bytes);
+        self.trunk.end(EndedRequest { stream, bytes, body_bytes, end });
     }
 }
 

@@ -19,6 +19,17 @@ const SETTING_BYTES: usize = 6;
 /// The identifier of SETTINGS_MAX_FRAME_SIZE.
 const MAX_FRAME_SIZE: [u8; 2] = [0, 5];
 
+/// Largest memory of a header block, in bytes.
+const BLOCK_BYTES: usize = 192 * 1024;
+/// Its memory for each byte received: an index into HPACK's table takes one byte, and the header it
+/// expands to has a slot in a map with spare capacity.
+const UNPACKED: usize = 128;
+
+/// Most memory of a header block of which `bytes` have arrived.
+pub fn block_memory(bytes: usize) -> usize {
+    bytes.saturating_mul(UNPACKED).min(BLOCK_BYTES)
+}
+
 /// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::http::request_memory::RequestMemory;
 use crate::net::client_addresses::Address;
 use crate::server::http2::abuse::Noise;
-use crate::server::http2::frames::FrameEvent;
+use crate::server::http2::frames::{self, FrameEvent};
 use crate::server::http2::trailers::Trailers;
 
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
@@ -19,17 +19,12 @@ const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of trailers, as received, for all requests of a connection that are in progress.
 const TRAILERS_BYTES: usize = 4 * 1024;
 /// The same for a trusted proxy, whose connection has the requests of many clients: 16 KiB for each
-/// of 128 requests.
+/// of 128 requests. Their memory is limited with that of requests.
 const PROXY_TRAILERS_BYTES: usize = 2 * 1024 * 1024;
-/// Largest memory of incomplete header blocks, in bytes.
-const FIELDS_BYTES: usize = 192 * 1024;
-/// Their memory for each byte received: an index into HPACK's table takes one byte, and the header
-/// it expands to has a slot in a map with spare capacity.
-const UNPACKED: usize = 128;
 /// The least share of a stream.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
-/// Requests that a client may reset beyond the number of responses it has read.
-const TAKEN_BACK: u64 = 100;
+/// Requests that a client may reset beyond the number of complete responses.
+const RESETS: u64 = 100;
 
 /// Who shares a connection. A client that a trusted proxy serves must not end the requests of the
 /// others; the proxy limits it.
@@ -56,18 +51,32 @@ pub struct StreamAccounts {
     held: AtomicUsize,
     /// The part of them for bodies in memory.
     bodies: AtomicUsize,
-    /// There was no memory for an incomplete header block.
+    /// There was no memory for trailers, or an incomplete header block.
     is_refused: AtomicBool,
     /// The part of `held` for incomplete header blocks.
     fields: AtomicUsize,
     /// How often a header block became incomplete or complete: odd while one is incomplete.
     open: AtomicU64,
+    /// The part of `held` for trailers, and their size.
     trailers: Trailers,
-    answered: AtomicU64,
-    taken_back: AtomicU64,
+    /// Requests with a complete response.
+    complete: AtomicU64,
+    /// Requests that the client has reset before.
+    reset: AtomicU64,
 }
 
 /// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// Its whole response was passed to h2.
+    Complete,
+    /// The client has reset it before.
+    ClientReset,
+    /// The server has reset it before, which says nothing about the client.
+    ServerReset,
+}
+
+/// A request that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedRequest {
     /// Its stream.
@@ -77,8 +86,8 @@ pub struct EndedRequest {
     pub bytes: usize,
     /// Bytes of its body in memory.
     pub body_bytes: usize,
-    /// The client has reset it before its response was complete.
-    pub is_taken_back: bool,
+    /// How it ended.
+    pub end: RequestEnd,
 }
 
 impl StreamAccounts {
@@ -95,8 +104,8 @@ impl StreamAccounts {
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
             trailers: Trailers::default(),
-            answered: AtomicU64::new(0),
-            taken_back: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+            reset: AtomicU64::new(0),
         }
     }
 
@@ -111,7 +120,7 @@ impl StreamAccounts {
         stream: u32,
         head: usize,
     ) -> Result<usize, &'static str> {
-        self.trailers.begin(stream);
+        self.let_go(memory, self.trailers.begin(stream));
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
@@ -123,8 +132,7 @@ impl StreamAccounts {
             self.requests.fetch_add(1, Ordering::Relaxed);
             return Ok(bytes);
         };
-        self.let_go(memory, bytes);
-        self.trailers.end(stream);
+        self.let_go(memory, bytes + self.trailers.end(stream));
         Err(why)
     }
 
@@ -164,12 +172,12 @@ impl StreamAccounts {
     /// Ends a request, and releases its bytes.
     pub fn end(&self, memory: &RequestMemory, request: EndedRequest) {
         let _ = self.resize_body(memory, request.body_bytes, 0);
-        self.let_go(memory, request.bytes);
+        self.let_go(memory, request.bytes + self.trailers.end(request.stream));
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.trailers.end(request.stream);
-        let counter = match request.is_taken_back {
-            true => &self.taken_back,
-            false => &self.answered,
+        let counter = match request.end {
+            RequestEnd::Complete => &self.complete,
+            RequestEnd::ClientReset => &self.reset,
+            RequestEnd::ServerReset => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -183,10 +191,12 @@ impl StreamAccounts {
     /// Handles an event of the frame parser.
     ///
     /// # Errors
-    /// There is no memory for an incomplete header block.
+    /// There is no memory for trailers, or an incomplete header block.
     pub fn seen(&self, memory: &RequestMemory, what: FrameEvent) -> Result<(), &'static str> {
         match what {
-            FrameEvent::Trailers(stream, bytes) => self.trailers.came(stream, bytes),
+            FrameEvent::Trailers(stream, bytes) => {
+                return self.trailers_came(memory, stream, bytes);
+            }
             FrameEvent::Open(bytes) => return self.fields_came(memory, bytes),
             FrameEvent::Complete => self.fields_are_over(memory),
             FrameEvent::FrameSize(_) => {}
@@ -194,13 +204,26 @@ impl StreamAccounts {
         Ok(())
     }
 
+    /// Accounts for a frame of trailers.
+    fn trailers_came(
+        &self,
+        memory: &RequestMemory,
+        stream: u32,
+        bytes: usize,
+    ) -> Result<(), &'static str> {
+        let more = self.trailers.came(stream, bytes);
+        self.take(memory, more).inspect_err(|_| {
+            self.let_go(memory, self.trailers.forget(stream));
+            self.is_refused.store(true, Ordering::Relaxed);
+        })
+    }
+
     /// Accounts for frames of an incomplete header block.
     fn fields_came(&self, memory: &RequestMemory, bytes: usize) -> Result<(), &'static str> {
         if self.open.load(Ordering::Relaxed).is_multiple_of(2) {
             self.open.fetch_add(1, Ordering::Relaxed);
         }
-        let bytes = bytes.saturating_mul(UNPACKED).min(FIELDS_BYTES);
-        let more = bytes.saturating_sub(self.fields.load(Ordering::Relaxed));
+        let more = frames::block_memory(bytes).saturating_sub(self.fields.load(Ordering::Relaxed));
         self.fields.fetch_add(more, Ordering::Relaxed);
         self.take(memory, more).inspect_err(|_| {
             self.fields.fetch_sub(more, Ordering::Relaxed);
@@ -235,8 +258,8 @@ impl StreamAccounts {
         memory.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Whether the trailers exceed their limit, or there is no memory for an incomplete header
-    /// block.
+    /// Whether the trailers exceed their limit, or there is no memory for them, or for an incomplete
+    /// header block.
     pub fn has_too_many_fields(&self) -> bool {
         let most = if self.is_of_proxy() { PROXY_TRAILERS_BYTES } else { TRAILERS_BYTES };
         self.trailers.bytes() > most || self.is_refused.load(Ordering::Relaxed)
@@ -252,12 +275,13 @@ impl StreamAccounts {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the client is abusive: it resets more requests than it reads responses, or sends too
-    /// many bytes that belong to no request. A trusted proxy passes on the resets of many clients.
+    /// Whether the client is abusive: it resets more requests than it gets complete responses, or
+    /// sends too many bytes that belong to no request. A trusted proxy passes on the resets of many
+    /// clients.
     pub fn asks_too_much(&self) -> bool {
-        let answered = self.answered.load(Ordering::Relaxed);
-        let takes_back = self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK;
-        takes_back && !self.is_of_proxy() || self.has_too_many_fields() || self.noise.is_too_much()
+        let complete = self.complete.load(Ordering::Relaxed);
+        let resets_many = self.reset.load(Ordering::Relaxed) > complete + RESETS;
+        resets_many && !self.is_of_proxy() || self.has_too_many_fields() || self.noise.is_too_much()
     }
 
     /// Memory limit of each request in progress, in bytes.
@@ -271,22 +295,64 @@ impl StreamAccounts {
 mod tests {
     use super::*;
 
-    /// Accounts of which `count` requests have ended.
-    fn ended(peer: PeerKind, count: u32, is_taken_back: bool) -> StreamAccounts {
-        let (memory, accounts) = (RequestMemory::default(), StreamAccounts::new(None, peer));
+    /// Ends `count` requests.
+    fn end_requests(accounts: &StreamAccounts, count: u32, end: RequestEnd) {
+        let memory = RequestMemory::default();
         for stream in (1..2 * count).step_by(2) {
             let bytes = accounts.begin(&memory, stream, 100).unwrap();
-            accounts.end(&memory, EndedRequest { stream, bytes, body_bytes: 0, is_taken_back });
+            accounts.end(&memory, EndedRequest { stream, bytes, body_bytes: 0, end });
         }
-        accounts
     }
 
     #[test]
-    fn requests_that_the_server_resets_or_a_proxys_clients_take_back_are_no_abuse() {
-        const MANY: u32 = 1 + TAKEN_BACK as u32;
-        assert!(ended(PeerKind::Client, MANY, true).asks_too_much());
-        assert!(!ended(PeerKind::Client, MANY, false).asks_too_much());
-        assert!(!ended(PeerKind::TrustedProxy, MANY, true).asks_too_much());
+    fn requests_that_the_server_or_a_proxys_clients_reset_are_no_abuse() {
+        const MANY: u32 = 1 + RESETS as u32;
+        let is_abuse = |peer, end| {
+            let accounts = StreamAccounts::new(None, peer);
+            end_requests(&accounts, MANY, end);
+            accounts.asks_too_much()
+        };
+        assert!(is_abuse(PeerKind::Client, RequestEnd::ClientReset));
+        assert!(!is_abuse(PeerKind::Client, RequestEnd::ServerReset));
+        assert!(!is_abuse(PeerKind::TrustedProxy, RequestEnd::ClientReset));
+    }
+
+    #[test]
+    fn complete_responses_allow_as_many_resets_and_those_of_the_server_none() {
+        const MANY: u32 = 1 + RESETS as u32;
+        let accounts = StreamAccounts::new(None, PeerKind::Client);
+        end_requests(&accounts, 1, RequestEnd::Complete);
+        end_requests(&accounts, MANY, RequestEnd::ClientReset);
+        assert!(!accounts.asks_too_much());
+        end_requests(&accounts, MANY, RequestEnd::ServerReset);
+        end_requests(&accounts, 1, RequestEnd::ClientReset);
+        assert!(accounts.asks_too_much());
+    }
+
+    #[test]
+    fn trailers_of_a_proxy_are_part_of_the_memory_of_requests_until_their_requests_end() {
+        // An index into HPACK's table, over and over.
+        const RECEIVED_BYTES: usize = 1900;
+        let memory = RequestMemory::default();
+        memory.limit(2 << 20);
+        let accounts = StreamAccounts::new(None, PeerKind::TrustedProxy);
+        let came = |stream| accounts.seen(&memory, FrameEvent::Trailers(stream, RECEIVED_BYTES));
+        let begin = |stream| (stream, accounts.begin(&memory, stream, 100).unwrap());
+        let requests: Vec<_> = (1..61).step_by(2).map(begin).collect();
+        let fitting = requests.iter().take_while(|(stream, _)| came(*stream).is_ok()).count();
+        assert!((5..15).contains(&fitting), "{fitting}");
+        assert!(accounts.has_too_many_fields());
+        assert!(memory.common_bytes() <= 2 << 20);
+        for (stream, bytes) in requests {
+            let end = RequestEnd::Complete;
+            accounts.end(&memory, EndedRequest { stream, bytes, body_bytes: 0, end });
+        }
+        assert_eq!(accounts.held.load(Ordering::Relaxed), 0);
+        // Those of a request that never begins.
+        assert_eq!(came(101), Ok(()));
+        begin(103);
+        accounts.close(&memory);
+        assert_eq!(memory.common_bytes(), 0);
     }
 
     #[test]
@@ -298,7 +364,8 @@ mod tests {
         let body = |stream| {
             let bytes = accounts.begin(&memory, stream, 100).unwrap();
             let fits = accounts.resize_body(&memory, 0, BODY_BYTES).is_ok();
-            (fits, EndedRequest { stream, bytes, body_bytes: BODY_BYTES, is_taken_back: false })
+            let end = RequestEnd::Complete;
+            (fits, EndedRequest { stream, bytes, body_bytes: BODY_BYTES, end })
         };
         let all: Vec<_> = (1..20).step_by(2).map(body).collect();
         let fitting = all.iter().filter(|(fits, _)| *fits).count();

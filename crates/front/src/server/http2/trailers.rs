@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::server::http2::frames;
+
 /// The trailers of a connection.
 #[derive(Debug, Default)]
 pub struct Trailers {
@@ -24,37 +26,50 @@ struct TrailersByStream {
 
 impl Trailers {
     /// Handles the begin of a request. Requests begin in the order of their streams, so that an
-    /// earlier one that has not begun never does.
-    pub fn begin(&self, stream: u32) {
+    /// earlier one that has not begun never does. Returns the bytes of memory that this releases.
+    pub fn begin(&self, stream: u32) -> usize {
         let mut known = self.known();
         let TrailersByStream { in_progress, bytes, .. } = &mut *known;
-        if !bytes.is_empty() {
-            let all: usize = bytes.values().sum();
-            bytes.retain(|earlier, _| *earlier >= stream || in_progress.contains(earlier));
-            let rest: usize = bytes.values().sum();
-            self.bytes.fetch_sub(all - rest, Ordering::Relaxed);
-        }
+        let (mut dropped, mut memory) = (0, 0);
+        bytes.retain(|earlier, bytes| {
+            let stays = *earlier >= stream || in_progress.contains(earlier);
+            if !stays {
+                dropped += *bytes;
+                memory += frames::block_memory(*bytes);
+            }
+            stays
+        });
+        self.bytes.fetch_sub(dropped, Ordering::Relaxed);
         in_progress.push(stream);
         known.last = stream;
+        memory
     }
 
     /// Handles bytes of trailers. Those of a request that has ended, h2 drops. Empty ones take no
-    /// memory and no entry: their number has no limit.
-    pub fn came(&self, stream: u32, bytes: usize) {
+    /// memory and no entry: their number has no limit. Returns the bytes of memory that they take.
+    pub fn came(&self, stream: u32, bytes: usize) -> usize {
         let mut known = self.known();
         let has_ended = stream <= known.last && !known.in_progress.contains(&stream);
-        if bytes > 0 && !has_ended {
-            *known.bytes.entry(stream).or_default() += bytes;
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if bytes == 0 || has_ended {
+            return 0;
         }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = known.bytes.entry(stream).or_default();
+        *all += bytes;
+        frames::block_memory(*all) - frames::block_memory(*all - bytes)
     }
 
-    /// Handles the end of a request.
-    pub fn end(&self, stream: u32) {
-        let mut known = self.known();
-        known.in_progress.retain(|&other| other != stream);
-        let bytes = known.bytes.remove(&stream).unwrap_or(0);
+    /// Handles the end of a request. Returns the bytes of memory that this releases.
+    pub fn end(&self, stream: u32) -> usize {
+        self.known().in_progress.retain(|&other| other != stream);
+        self.forget(stream)
+    }
+
+    /// Ends the account of a stream's trailers. Returns the bytes of memory that this releases.
+    pub fn forget(&self, stream: u32) -> usize {
+        let bytes = self.known().bytes.remove(&stream).unwrap_or(0);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        frames::block_memory(bytes)
     }
 
     /// Their sum, as received, in bytes.
