@@ -361,14 +361,13 @@ impl Http2Client {
 
 impl Drop for Http2Client {
     fn drop(&mut self) {
-        let end = match () {
-            () if self.is_complete => RequestEnd::Complete,
-            () if self.is_reset => RequestEnd::ClientReset,
-            () => RequestEnd::ServerReset,
+        let end = match (self.is_complete, self.is_reset) {
+            (true, _) => RequestEnd::Complete,
+            (false, true) => RequestEnd::ClientReset,
+            (false, false) => RequestEnd::ServerReset,
         };
-        let stream = self.respond.stream_id().into();
-        let (bytes, body_bytes) = (self.held, self.body_bytes);
-        self.trunk.end(EndedRequest { stream, bytes, body_bytes, end });
+        let (stream, bytes) = (self.respond.stream_id().into(), self.held);
+        self.trunk.end(EndedRequest { stream, bytes, body_bytes: self.body_bytes, end });
     }
 }
 

@@ -258,8 +258,8 @@ impl StreamAccounts {
         memory.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Whether the trailers exceed their limit, or there is no memory for them, or for an incomplete
-    /// header block.
+    /// Whether the trailers exceed their limit, or there is no memory for them, or for an
+    /// incomplete header block.
     pub fn has_too_many_fields(&self) -> bool {
         let most = if self.is_of_proxy() { PROXY_TRAILERS_BYTES } else { TRAILERS_BYTES };
         self.trailers.bytes() > most || self.is_refused.load(Ordering::Relaxed)
