@@ -126,12 +126,13 @@ impl MemoryLedger {
         let caps: Vec<(&PoolMemory, PoolCap)> = caps.collect();
         let own: f64 = caps.iter().map(|(known, cap)| known.own(*cap)).sum();
         let claim: f64 = caps.iter().map(|(known, cap)| known.claims(*cap)).sum();
-        // More than what is in use is memory that was counted several times.
-        let again = memory.map_or(0.0, |memory| (own - memory.used).max(0.0));
-        self.all = Others {
-            take: caps.iter().map(|(known, cap)| known.takes(*cap)).sum(),
-            claim: claim - again,
-        };
+        let take: f64 = caps.iter().map(|(known, cap)| known.takes(*cap)).sum();
+        let used = memory.map_or(f64::INFINITY, |memory| memory.used);
+        // More than what is in use is memory that was counted several times: at this moment, while
+        // the pools' use is averaged, and their reservations are beyond it.
+        let again = (own - used).max(0.0);
+        let counted = (take - again).max(take.min(used));
+        self.all = Others { take, claim: claim - take + counted };
         let promised: f64 = caps.iter().map(|(known, cap)| known.is_to_have(*cap)).sum();
         self.common.look(now, memory, signs, own, promised + self.beside);
     }

@@ -129,8 +129,12 @@ pub const MEMORY_READER_MESSAGES_PER_TURN: usize = 4;
 /// beyond them.
 pub const LIMIT_WRITES: Duration = Duration::from_secs(2);
 
-/// How long each of them may take at least.
-pub const LIMIT_WRITE_LEAST: Duration = Duration::from_millis(500);
+/// How long each of them may take at least. The kernel stores a limit before it reclaims.
+pub const LIMIT_WRITE_LEAST: Duration = Duration::from_millis(20);
+
+/// How long those that a busy machine has not begun by then may take beyond it, together and each.
+pub const LATE_LIMIT_WRITES: Duration = Duration::from_secs(2);
+pub const LATE_LIMIT_WRITE: Duration = Duration::from_millis(500);
 
 /// Timeout of a read of a pipe that tenants' code can write to, which takes microseconds unless a
 /// tenant holds its lock.

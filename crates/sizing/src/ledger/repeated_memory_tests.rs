@@ -22,11 +22,14 @@ struct Host {
     base: f64,
     /// Of the control group of `bad`, if it has one.
     limit: Option<f64>,
+    /// The workers of a third pool, `new`, whose memory is not known yet.
+    new: Vec<i32>,
 }
 
 impl Host {
     fn new(base: f64, limit: Option<f64>) -> Host {
-        let mut host = Host { rooms: MemoryLedger::default(), second: 0, base, limit };
+        let mut host =
+            Host { rooms: MemoryLedger::default(), second: 0, base, limit, new: Vec::new() };
         (0..60).for_each(|_| host.look(0.01 * GB, 0.01 * GB));
         host
     }
@@ -36,10 +39,12 @@ impl Host {
         self.second += 1;
         let mut budget = Budget { exactly: 16, roughly: 64 };
         let www: Vec<i32> = (2..2 + WORKERS).collect();
-        for (pool, workers) in [("bad", &[1][..]), ("www", &www)] {
+        let new = self.new.clone();
+        for (pool, workers) in [("bad", &[1][..]), ("www", &www), ("new", &new)] {
             for due in self.rooms.due(pool, workers, 100 * self.second, &mut budget) {
                 let own = match due.worker {
                     1 => counted,
+                    worker if new.contains(&worker) => 0.002 * GB,
                     worker if worker % 2 == 0 => WORKER - SCATTER,
                     _ => WORKER + SCATTER,
                 };
@@ -53,7 +58,7 @@ impl Host {
         let signs = Signs { used: Some(memory.part()), ..Signs::default() };
         let now = Duration::from_secs(self.second);
         self.rooms.look_apart(now, &apart.into_iter().collect());
-        self.rooms.look(now, Some(memory), &signs, &HashSet::from(["bad", "www"]));
+        self.rooms.look(now, Some(memory), &signs, &HashSet::from(["bad", "www", "new"]));
     }
 
     /// The most workers of `www`.
@@ -106,4 +111,16 @@ fn what_a_pool_was_counted_to_have_had_reserves_at_most_a_quarter_of_the_memory_
     let honest = room(1.2 * GB);
     let least = honest as f64 - RESERVED_SHARE * MACHINE / WORKER;
     assert!(room(20.0 * GB) as f64 >= least - 1.0, "{honest} {}", room(20.0 * GB));
+}
+
+#[test]
+fn memory_that_is_counted_many_times_cancels_no_reservation_of_a_new_pool() {
+    let room = |counted: f64| {
+        let mut host = Host::new(BASE, None);
+        host.new = (100..140).collect();
+        (0..3).for_each(|_| host.look(1.2 * GB, counted));
+        host.room()
+    };
+    let honest = room(1.2 * GB);
+    assert!(room(20.0 * GB) <= honest, "{} {honest}", room(20.0 * GB));
 }

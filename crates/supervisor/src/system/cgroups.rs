@@ -15,7 +15,7 @@ use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
 use maitred_os::proc;
 
-use crate::limits::{LIMIT_WRITE_LEAST, LIMIT_WRITES, Moment};
+use crate::limits::{LATE_LIMIT_WRITE, LATE_LIMIT_WRITES, LIMIT_WRITE_LEAST, LIMIT_WRITES, Moment};
 use crate::system::identity;
 
 /// The subgroup of supervisor and front, if they had to move.
@@ -341,8 +341,15 @@ fn set_limit(group: &Group, setting: &str, value: &str, until: Instant) -> io::R
     if !setting.starts_with("memory.") {
         return group.set(setting, value);
     }
-    let left = until.saturating_duration_since(Instant::now());
-    group.limit_memory(setting, value, left.max(LIMIT_WRITE_LEAST))
+    let left = |until: Instant| until.saturating_duration_since(Instant::now());
+    let written = group.limit_memory(setting, value, left(until).max(LIMIT_WRITE_LEAST));
+    let late = left(until + LATE_LIMIT_WRITES).min(LATE_LIMIT_WRITE);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut && !late.is_zero() => {
+            group.limit_memory(setting, value, late)
+        }
+        written => written,
+    }
 }
 
 /// Kills what another user's pool of the same name has left in the group: it would count against
