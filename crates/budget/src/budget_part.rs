@@ -33,9 +33,10 @@ impl GuardedBudget {
         self.lock().limit_to(most);
     }
 
-    /// Whether the owner may have this much more.
-    pub fn admits(&self, owner: &str, more: u64) -> bool {
-        self.lock().admits(owner, more, self.share)
+    /// Whether the owner may have this much more, if it may have `share` for each unit that is
+    /// free.
+    pub fn admits(&self, owner: &str, more: u64, share: u64) -> bool {
+        self.lock().admits(owner, more, share)
     }
 
     /// A part of this size, if the owner may have it.
@@ -44,9 +45,9 @@ impl GuardedBudget {
         is_taken.then(|| BudgetPart { budget: self.clone(), owner: owner.into(), size })
     }
 
-    /// A part that the owner has in any case, also beyond the limit.
+    /// What the owner has in any case: what exceeds its part leaves less to this owner alone.
     pub fn add(self: &Arc<GuardedBudget>, owner: &str, size: u64) -> BudgetPart {
-        self.lock().add(owner, size);
+        self.lock().add(owner, size, self.share);
         BudgetPart { budget: self.clone(), owner: owner.into(), size }
     }
 
@@ -75,12 +76,12 @@ mod tests {
         let budget = GuardedBudget::new(100, 1);
         let parts: Vec<_> = (0..100).map_while(|_| budget.take("a", 10)).collect();
         assert_eq!(parts.len(), 5);
-        assert!(budget.take("b", 20).is_some() && budget.admits("b", 20));
+        assert!(budget.take("b", 20).is_some() && budget.admits("b", 20, 1));
         let more = budget.add("a", 10);
-        assert!(!budget.admits("a", 0));
+        assert!(!budget.admits("a", 0, 1));
         drop((parts, more));
         assert_eq!(budget.used(), 0);
         budget.limit_to(10);
-        assert!(budget.admits("a", 5) && !budget.admits("a", 6));
+        assert!(budget.admits("a", 5, 1) && !budget.admits("a", 6, 1));
     }
 }

@@ -9,6 +9,10 @@ use maitred_pagecache::key::Key;
 /// Bytes that a site may have for each byte that is free.
 const SHARE: u64 = 1;
 
+/// Bytes that a site may have for each free one while its pages get a place in the memory tier:
+/// large pages outside of it, which have at most [`SHARE`], do not keep small ones from it.
+const TIER_SHARE: u64 = 2;
+
 /// The memory of all such pages, by their site.
 #[derive(Debug)]
 pub struct DetachedMemory(Arc<GuardedBudget>);
@@ -24,9 +28,9 @@ impl DetachedMemory {
         self.0.limit_to(most);
     }
 
-    /// Whether the key's site has any left.
+    /// Whether pages of the key's site get a place in the memory tier.
     pub fn has_room(&self, key: &Key) -> bool {
-        self.0.admits(&String::from_utf8_lossy(key.site()), 0)
+        self.0.admits(&String::from_utf8_lossy(key.site()), 0, TIER_SHARE)
     }
 
     /// Takes this many bytes for a page, if its site may have them.
@@ -34,7 +38,7 @@ impl DetachedMemory {
         self.0.take(&String::from_utf8_lossy(key.site()), bytes)
     }
 
-    /// Counts a page that clients read in any case.
+    /// Counts a page that clients read in any case. Beyond its part, the site alone has less.
     pub fn add(&self, key: &Key, bytes: u64) -> BudgetPart {
         self.0.add(&String::from_utf8_lossy(key.site()), bytes)
     }
@@ -60,8 +64,9 @@ mod tests {
         let held: Vec<_> = (0..100).map_while(|_| memory.take(&key_of("a"), 10)).collect();
         assert_eq!(held.len(), 5);
         assert!(memory.take(&key_of("b"), 20).is_some());
-        let evicted = memory.add(&key_of("a"), 10);
-        assert!(!memory.has_room(&key_of("a")) && memory.has_room(&key_of("b")));
+        let evicted = memory.add(&key_of("a"), 60);
+        assert!(!memory.has_room(&key_of("a")) && memory.take(&key_of("a"), 1).is_none());
+        assert!(memory.has_room(&key_of("b")) && memory.take(&key_of("b"), 20).is_some());
         drop((held, evicted));
         assert_eq!(memory.used(), 0);
     }

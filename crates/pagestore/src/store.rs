@@ -302,7 +302,11 @@ impl Store {
             if bytes > most {
                 return Err(Unread::Large);
             }
-            charge = self.memory.detached().take(key, bytes);
+            let detached = self.memory.detached();
+            // A page with a place in the tier needs other memory only while it is read.
+            let has_place = || bytes <= self.memory.largest() && detached.has_room(key);
+            let add = || has_place().then(|| detached.add(key, bytes));
+            charge = detached.take(key, bytes).or_else(add);
             charge.as_ref().map(|_| ()).ok_or(Unread::NoMemory)
         });
         let Fetched::Entry(entry) = &mut read else {

@@ -482,6 +482,29 @@ fn pages_without_a_place_in_memory_are_read_while_there_is_memory_for_them() {
 }
 
 #[test]
+fn large_pages_that_clients_read_do_not_keep_small_ones_on_disk_from_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    for target in ["/a", "/b", "/c"] {
+        keep(&store, target, &[], &[b'a'; 300_000]).unwrap();
+    }
+    keep(&store, "/small", &[], &[b'a'; 2000]).unwrap();
+    drop(store);
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    store.limit_detached(4 << 20);
+    let held = ["/a", "/b"].map(|target| page_of(read_large(&store, target)).unwrap());
+    let used = store.memory.detached().used();
+    // The site has more than is free.
+    store.limit_detached(used + used / 4 * 3);
+    assert!(matches!(read_large(&store, "/c"), Lookup::NoMemory { .. }));
+    let load = || page_of(store.load(&key("/small"), [].into_iter(), NOW, u64::MAX));
+    assert!(load().is_some());
+    assert_eq!((store.memory.len(), store.memory.detached().used()), (1, used));
+    drop(held);
+    assert_eq!(store.memory.detached().used(), 0);
+}
+
+#[test]
 fn pages_that_clients_read_after_they_lost_their_place_in_memory_are_bounded() {
     const BYTES: usize = 10_000;
     let limits = Limits { memory: 1 << 20, files: 0, disk: None };
