@@ -113,6 +113,20 @@ impl ServerBlock<'_> {
                 .is_some_and(|one| one.arguments.len() == 1 && is_status(one.first()))
     }
 
+    /// The target and the status, if it does nothing but redirect, and serve challenges of
+    /// certificate authorities.
+    pub(super) fn redirect(&self) -> Option<(String, String)> {
+        let is_simple = self.scope.own("location").all(|one| {
+            one.shown().contains("/.well-known/acme-challenge")
+                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
+        });
+        let of_location = || {
+            let all = self.scope.own("location").find(|one| one.argument(0) == "/");
+            all.and_then(|one| redirect_of(&one.block))
+        };
+        redirect_of(&self.directive.block).or_else(of_location).filter(|_| is_simple)
+    }
+
     /// All of it is a redirect to HTTPS.
     pub(super) fn is_only_redirect(&self) -> bool {
         self.to_https.is_some() && !self.has_tls()
@@ -263,14 +277,8 @@ impl<'a> SitesImport<'_, 'a> {
 
     /// A server for plain HTTP that does nothing but redirect to HTTPS.
     fn whole_redirect(&mut self, block: &mut ServerBlock<'a>, tls: &TlsNames) {
-        let is_simple = block.scope.own("location").all(|one| {
-            one.shown().contains("/.well-known/acme-challenge")
-                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
-        });
-        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
-        let redirect = redirect_of(&block.directive.block)
-            .or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
-        let Some((to, status)) = redirect.filter(|_| is_simple && !block.has_tls()) else { return };
+        let redirect = block.redirect().filter(|_| !block.has_tls());
+        let Some((to, status)) = redirect else { return };
         if tls.has_target(&to, block) {
             self.leads_to_https(block, block.directive, &to, &status);
         } else if block.is_nameless() && https_host(&to).is_some_and(|host| tls.has(&host)) {

@@ -349,3 +349,29 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
     assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
 }
+
+#[test]
+fn a_server_that_only_redirects_is_none_over_plain_http() {
+    let site = "server { listen 80; server_name a.example; return 301 https://$host$request_uri; } \
+                server { TLS server_name a.example; PHP }";
+    let www = |inner: &str| {
+        of_servers(&format!(
+            "server {{ listen 80; TLS server_name www.a.example; {inner} }} {site}"
+        ))
+    };
+    for inner in [
+        "return 301 https://a.example$request_uri;",
+        "return 301 $scheme://a.example$request_uri;",
+        "location / { return 301 https://a.example$request_uri; }",
+        "location /.well-known/acme-challenge { root /c; } \
+         location / { return 301 https://a.example$request_uri; }",
+    ] {
+        let imported = www(inner);
+        assert!(imported.toml.contains("redirect = 301"), "{inner}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{inner}\n{}", imported.report);
+    }
+    let inner = "location / { return 301 https://a.example$request_uri; } location /x { PHP }";
+    let imported = www(inner);
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
