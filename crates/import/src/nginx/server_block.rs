@@ -88,7 +88,10 @@ impl ServerBlock<'_> {
     /// It runs and passes on nothing, and is for names that no server has, or for this machine: a
     /// welcome page, or the state of the server.
     pub(super) fn is_placeholder(&self) -> bool {
-        !self.has_tls() && (self.is_nameless() || !self.has_open_plain()) && !leads(self.directive)
+        // The name of nginx's own package.
+        let is_localhost = self.other_names.is_empty() && self.names == ["localhost"];
+        let is_other = self.is_nameless() || is_localhost || !self.has_open_plain();
+        !self.has_tls() && is_other && !leads(self.directive)
     }
 
     /// Plain HTTP is redirected to HTTPS, of whatever name, with this status.

@@ -143,9 +143,14 @@ fn redirects_to_https_stay_beside_a_site_over_plain_http_or_are_named() {
     for sites in [format!("{redirect} {site}"), both.to_owned()] {
         let welcome = "server { listen 80 default_server; root /var/www/html; server_name _; \
                        location / { try_files $uri $uri/ =404; } }";
-        let imported = of_servers(&format!("{welcome} {sites}"));
-        assert!(imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
-        assert!(imported.report.keeps_access(), "{sites}\n{}", imported.report);
+        // The file of nginx's own package.
+        let package = "server { listen 80; server_name localhost; location / { \
+                       root /usr/share/nginx/html; index index.html; } }";
+        for welcome in [welcome, package] {
+            let imported = of_servers(&format!("{welcome} {sites}"));
+            assert!(imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
+            assert!(imported.report.keeps_access(), "{sites}\n{}", imported.report);
+        }
         for plain in ["server_name b.example; root /srv/b;", "server_name _; PHP"] {
             let imported = of_servers(&format!("server {{ listen 80; {plain} }} {sites}"));
             assert!(!imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
