@@ -84,7 +84,7 @@ fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
 }
 
 #[test]
-fn a_client_whom_caddy_knows_by_the_first_address_of_a_header_is_named() {
+fn a_client_by_the_first_address_of_a_header_is_named() {
     let lax = "servers {\ntrusted_proxies static private_ranges\n}";
     let strict = format!("servers {{\n{TRUSTED}\n}}");
     for (servers, client, is_alike) in [
