@@ -1,5 +1,7 @@
 //! Mistakes and remarks of files that would leave something open without them.
 
+use std::time::{Duration, Instant};
+
 use maitred_htaccess::file::{Reading, Verdict, parse};
 use maitred_htaccess::overrides::Overrides;
 
@@ -166,4 +168,20 @@ fn handlers_whose_programs_do_not_run_get_a_remark() {
         };
         assert!(parsed.conf.is_ok() && remarked == is_remarked, "{text}");
     }
+}
+
+#[test]
+fn braces_of_a_long_line_take_linear_time() {
+    // A search from each brace takes minutes.
+    const BYTES: usize = 1 << 20;
+    let open = "${".repeat(BYTES / 2);
+    let nested = format!("{}{}", "${".repeat(BYTES / 3), "}".repeat(BYTES / 3));
+    let closed = "${}".repeat(BYTES / 3);
+    let before = Instant::now();
+    for text in [open, nested, closed] {
+        let condition = format!("RewriteCond {text} x\nRewriteRule ^ - [F]");
+        assert_eq!(mistake(&condition, &Reading::default()), "");
+        assert_eq!(mistake(&format!("RewriteRule ^ {text}"), &Reading::default()), "");
+    }
+    assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
 }

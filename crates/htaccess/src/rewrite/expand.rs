@@ -2,6 +2,7 @@
 //! becomes part of a pattern.
 
 use super::Flags;
+use super::braces::Braces;
 use super::variables::header_of_variable;
 use crate::process::Scope;
 use crate::regex::{Captures, TooCostly};
@@ -49,6 +50,7 @@ pub fn expand_with(
     let mut out = Expanded::default();
     let mut mark =
         Mark { wants_last: flags.is_some_and(|flags| flags.splits_at_last), found: None };
+    let braces = Braces::of(text);
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let next = text.get(at + 1).copied();
@@ -62,12 +64,12 @@ pub fn expand_with(
                 out.text.push(escaped);
                 at += 2;
             }
-            (b'%', Some(b'{')) => match closing_brace(&text[at + 2..]) {
-                Some(length) => {
-                    let value = lookup(&text[at + 2..at + 2 + length], context, scope);
+            (b'%', Some(b'{')) => match braces.after(at + 1) {
+                Some(braced) => {
+                    at = braced.inner.end + 1;
+                    let value = lookup(&text[braced.inner], context, scope);
                     mark.expanded(&value);
                     out.text.extend(value);
-                    at += length + 3;
                 }
                 None => {
                     out.text.extend(b"%{");
@@ -131,47 +133,23 @@ impl Mark {
 
 /// The first lookup of a map, `${…:…}`, of which there is none here.
 pub fn map_lookup(text: &[u8]) -> Option<&[u8]> {
+    let braces = Braces::of(text);
     let mut at = 0;
     while at < text.len() {
-        let length = match &text[at..] {
-            [b'$' | b'%', b'{', rest @ ..] => closing_brace(rest),
+        let braced = match text[at] {
+            b'$' | b'%' => braces.after(at + 1),
             _ => None,
         };
-        at += match (text[at], length) {
-            (b'$', Some(length)) if has_key(&text[at + 2..at + 2 + length]) => {
-                return Some(&text[at..at + length + 3]);
+        at = match (text[at], braced) {
+            (b'$', Some(braced)) if braced.has_colon => {
+                return Some(&text[at..=braced.inner.end]);
             }
-            (b'%', Some(length)) => length + 3,
-            (b'\\', _) => 2,
-            _ => 1,
+            (b'%', Some(braced)) => braced.inner.end + 1,
+            (b'\\', _) => at + 2,
+            _ => at + 1,
         };
     }
     None
-}
-
-/// Whether there is a colon outside of inner braces (`find_char_in_curlies`).
-fn has_key(text: &[u8]) -> bool {
-    let mut depth = 0;
-    text.iter().any(|byte| {
-        match byte {
-            b'}' => depth -= 1,
-            b'{' => depth += 1,
-            _ => {}
-        }
-        *byte == b':' && depth == 0
-    })
-}
-
-fn closing_brace(text: &[u8]) -> Option<usize> {
-    let mut depth = 1;
-    text.iter().position(|byte| {
-        match byte {
-            b'}' => depth -= 1,
-            b'{' => depth += 1,
-            _ => {}
-        }
-        depth == 0
-    })
 }
 
 /// Escapes a group for a query (`escape_backref`).

@@ -1,6 +1,7 @@
 //! mod_rewrite in the context of a directory.
 
 mod apply_rules;
+mod braces;
 mod expand;
 mod rule_parser;
 mod variables;

@@ -1,6 +1,9 @@
 //! A virtual host as a site.
 
+use std::cell::OnceCell;
+
 use super::config_reader::ApacheConfig;
+use super::htaccess_lines::FilesOfSite;
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::{MappedFolder, PathArea};
 use super::path_pools::PathPool;
@@ -82,6 +85,8 @@ pub(super) struct HostImport<'w, 'a> {
     pub(super) override_line: Option<&'a Directive>,
     /// The pools of some paths.
     pub(super) path_pools: Vec<PathPool<'a>>,
+    /// The `.htaccess` files of the site, read once: many sections ask for them.
+    pub(super) htaccess_files: OnceCell<FilesOfSite>,
 }
 
 impl<'w, 'a> HostImport<'w, 'a> {
@@ -107,6 +112,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
             sections: Vec::new(),
             override_line: None,
             path_pools: Vec::new(),
+            htaccess_files: OnceCell::new(),
         }
     }
 

@@ -14,7 +14,7 @@ impl<'a> HostImport<'_, 'a> {
     /// `Alias` and `ScriptAlias`: the first one of a path decides; those of the host come first.
     pub(super) fn aliases(&mut self) {
         self.mapped = vec![MappedFolder { prefix: String::new(), folder: self.root.clone() }];
-        let mut is_hidden = false;
+        let (mut is_hidden, mut lines) = (false, Vec::new());
         for alias in self.all_of_host(&["Alias", "ScriptAlias", "AliasMatch", "ScriptAliasMatch"]) {
             // After one for all paths, none is reached.
             if is_hidden {
@@ -59,10 +59,28 @@ impl<'a> HostImport<'_, 'a> {
                 self.nothing_here(alias, &PathArea::Below(prefix), why);
                 continue;
             }
-            let placed = Placed::new(toml_text::string(&folder), &alias.place);
-            self.site.settings.entry("aliases", &format!("{prefix}/"), placed);
             self.keep(alias);
             self.mapped.push(MappedFolder { prefix, folder });
+            lines.push(alias);
+        }
+        self.folders_of_aliases(&lines);
+    }
+
+    /// Writes `aliases`. One that leads to its own folder of the document root is none, unless it
+    /// is below another one. `lines` are those of all aliases.
+    fn folders_of_aliases(&mut self, lines: &[&'a Directive]) {
+        let aliases = self.mapped.split_off(1);
+        let root = self.root.clone();
+        let is_own = |one: &MappedFolder| one.folder == format!("{root}{}", one.prefix);
+        let below = |one: &MappedFolder| PathArea::Below(one.prefix.clone());
+        for (alias, line) in aliases.iter().zip(lines) {
+            let is_around = |one: &MappedFolder| below(one).covers(&below(alias));
+            if is_own(alias) && !aliases.iter().any(|one| !is_own(one) && is_around(one)) {
+                continue;
+            }
+            let placed = Placed::new(toml_text::string(&alias.folder), &line.place);
+            self.site.settings.entry("aliases", &format!("{}/", alias.prefix), placed);
+            self.mapped.push(alias.clone());
         }
     }
 

@@ -6,6 +6,7 @@ use super::path_area::{self, PathArea};
 use super::path_pools::{other_name, other_source};
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
+use crate::parameter_settings::PHP_PARAMETERS;
 use crate::source_directive::Directive;
 use crate::toml_text;
 
@@ -37,7 +38,7 @@ const OWN_PAGES: [&str; 5] =
     ["server-status", "server-info", "ldap-status", "balancer-manager", "heartbeat"];
 
 /// Variables with settings of PHP, for php-fpm.
-pub(super) const PHP_VARIABLES: [&str; 2] = ["PHP_ADMIN_VALUE", "PHP_VALUE"];
+pub(super) const PHP_VARIABLES: [&str; 2] = [PHP_PARAMETERS[0].0, PHP_PARAMETERS[1].0];
 
 /// Directives with settings of PHP.
 const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];

@@ -1,5 +1,7 @@
 //! The `.htaccess` files of a site.
 
+use std::rc::Rc;
+
 use super::config_reader;
 use super::host_import::HostImport;
 use super::path_area::PathArea;
@@ -25,6 +27,9 @@ impl HtaccessFile {
     }
 }
 
+/// The files of a site; none if not all can be read.
+pub(super) type FilesOfSite = Option<Rc<[HtaccessFile]>>;
+
 /// The lines of a file, those in sections as well.
 pub(super) fn all_lines(file: &[Directive]) -> Vec<&Directive> {
     file.iter().flat_map(|one| [one].into_iter().chain(all_lines(&one.block))).collect()
@@ -34,7 +39,8 @@ impl HostImport<'_, '_> {
     /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
     /// files can be read.
     pub(super) fn htaccess_lines(&self) -> Option<Vec<Vec<Directive>>> {
-        self.htaccess_files_in(&self.root)
+        let files = self.files_of_site()?;
+        Some(files.iter().map(|file| file.lines.clone()).collect())
     }
 
     /// The same for a folder.
@@ -44,8 +50,9 @@ impl HostImport<'_, '_> {
     }
 
     /// The `.htaccess` files of the site with their folders.
-    pub(super) fn files_of_site(&self) -> Option<Vec<HtaccessFile>> {
-        self.files_below(&self.root)
+    pub(super) fn files_of_site(&self) -> FilesOfSite {
+        let read = || self.files_below(&self.root).map(Rc::from);
+        self.htaccess_files.get_or_init(read).clone()
     }
 
     /// Files of users that `.htaccess` files name and that the front does not read.

@@ -252,3 +252,23 @@ fn files_of_users_that_the_front_does_not_read_are_named() {
         assert_eq!(report.to_string().contains("htaccess_users"), is_named, "{path}\n{report}");
     }
 }
+
+#[test]
+fn an_alias_to_its_own_folder_of_the_document_root_is_none() {
+    let files = [("/srv/a", "Require all granted")];
+    for (alias, is_none) in [
+        ("Alias /error/ \"/srv/a/error/\"", true),
+        ("Alias /error /srv/a/error", true),
+        ("Alias /error/ /srv/error/", false),
+        ("Alias /error/ /srv/a/errors/", false),
+        // The first alias of a path decides, and a later one is for the paths around it.
+        ("Alias /a/b /srv/a/a/b\nAlias /a /srv/b", false),
+        ("Alias /error/ /srv/a/error/\nAlias / /srv/b/", false),
+    ] {
+        let Imported { toml, report, .. } = imported(&format!("{ROOT}{alias}"), &files);
+        assert_eq!(!toml.contains("aliases"), is_none, "{alias}\n{toml}");
+        assert!(!is_none || report.keeps_access(), "{alias}\n{report}");
+    }
+    expect_left_out("Alias /error/ /srv/a/error/", &files, false);
+    expect_left_out("Alias /error/ /srv/a/errors/", &files, true);
+}

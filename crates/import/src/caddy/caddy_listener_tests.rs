@@ -42,6 +42,21 @@ fn redirects_to_https_beside_a_site_over_plain_http_are_named() {
     assert!(!beside.report.keeps_access(), "{}", beside.report);
 }
 
+#[test]
+fn the_welcome_page_of_caddy_is_no_site_over_plain_http() {
+    let beside = |lines: &str| of(&format!("a.example {{\n{FILES}\n}}\n:80 {{\n{lines}\n}}\n"));
+    // The file of Caddy's package.
+    let welcome = beside("root * /usr/share/caddy\nfile_server");
+    assert!(welcome.toml.contains("redirect = 308"), "{}", welcome.toml);
+    assert!(welcome.report.keeps_access(), "{}", welcome.report);
+    assert!(welcome.report.to_string().contains("also for this one"), "{}", welcome.report);
+    for lines in ["php_fastcgi 127.0.0.1:9000", "handle /a/* {\nreverse_proxy 127.0.0.1:3000\n}"] {
+        let site = beside(&format!("{FILES}\n{lines}"));
+        assert!(!site.toml.contains("redirect = "), "{lines}\n{}", site.toml);
+        assert!(!site.report.keeps_access(), "{lines}\n{}", site.report);
+    }
+}
+
 /// Global options with proxies, before a site that refuses clients.
 fn behind(servers: &str, client: &str) -> crate::Imported {
     of(&format!("{{\n{servers}\n}}\n:80 {{\n{client}\nrespond @out 403\n{FILES}\n}}"))
@@ -69,7 +84,7 @@ fn an_address_of_the_connection_is_none_of_the_client_behind_proxies() {
 }
 
 #[test]
-fn a_client_whom_caddy_knows_by_the_first_address_of_a_header_is_named() {
+fn a_client_by_the_first_address_of_a_header_is_named() {
     let lax = "servers {\ntrusted_proxies static private_ranges\n}";
     let strict = format!("servers {{\n{TRUSTED}\n}}");
     for (servers, client, is_alike) in [

@@ -232,11 +232,14 @@ impl SiteWalk<'_, '_, '_> {
         let is_own = self.shared.own_pools.iter().any(|one| one.name == pool);
         let is_fixed = !is_own && !has_placeholder(&text);
         let why = || format!("its value is not fixed, or that of one site: set `{table}`");
-        let mut set = is_fixed.then_some(()).ok_or_else(why);
-        for (name, value) in settings_in(&text).filter(|_| is_fixed) {
-            let value = text_at(value, &line.place);
-            set = set.and(self.shared.pools.entry(pool, table, name, value));
-        }
+        let mut settings = settings_in(&text);
+        let set = match is_fixed {
+            true => settings.try_for_each(|(name, value)| {
+                let value = text_at(value, &line.place);
+                self.shared.pools.entry(pool, table, name, value)
+            }),
+            false => Err(why()),
+        };
         match set {
             Ok(()) => {
                 self.shared.pools.param(pool, &line.place, &line.shown());

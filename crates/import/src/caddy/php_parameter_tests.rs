@@ -45,6 +45,11 @@ fn a_setting_that_the_pool_cannot_have_is_named() {
     };
     let two = of(&(site("a.example", "/srv/a") + &site("b.example", "/srv/b")));
     assert!(!two.report.keeps_access(), "{}", two.toml);
+    let refused =
+        "env PHP_VALUE memory_limit=1M\nenv PHP_VALUE \"memory_limit=2M\npost_max_size=3M\"";
+    let refused = of_line(FPM, refused);
+    assert!(!refused.toml.contains("post_max_size"), "{}", refused.toml);
+    assert!(!refused.report.keeps_access(), "{}", refused.report);
 }
 
 #[test]

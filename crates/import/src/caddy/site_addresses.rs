@@ -19,10 +19,13 @@ use crate::toml_text;
 const LOCAL_ENDINGS: [&str; 6] =
     ["localhost", ".localhost", ".local", ".internal", ".home.arpa", ".test"];
 
+/// Directives by which a site is no welcome page.
+const LEADING: [&str; 6] = ["invoke", "php", "php_fastcgi", "php_server", "redir", "reverse_proxy"];
+
 /// A name that no configuration has.
 const UNKNOWN: &str = "zz9";
 
-/// Deepest block that is searched for names.
+/// Deepest block that is searched for names and directives.
 const MAX_DEPTH: usize = 20;
 
 /// A site, with its names and addresses.
@@ -53,6 +56,12 @@ impl AddressedSite<'_> {
             condition.is_by_scheme() && is_to_tls(&condition, arguments)
         });
         self.is_redirect || self.has_plain() && is_of_all
+    }
+
+    /// It has plain HTTP alone, for names that no site has, and runs and passes on nothing: a
+    /// welcome page.
+    fn is_placeholder(&self) -> bool {
+        !self.has_tls() && self.names == ["*"] && !leads(&self.block.directives, 0)
     }
 }
 
@@ -167,6 +176,13 @@ fn has_tls(
     }
 }
 
+/// Whether directives, or those in their blocks, pass requests to another program, or lead them
+/// elsewhere.
+fn leads(directives: &[Directive], depth: usize) -> bool {
+    let is_one = |one: &Directive| LEADING.contains(&one.name.as_str());
+    depth > MAX_DEPTH || directives.iter().any(|one| is_one(one) || leads(&one.block, depth + 1))
+}
+
 /// A site that redirects all requests to HTTPS of the same name.
 fn is_redirect(block: &SiteBlock) -> bool {
     let others = block.directives.iter().filter(|one| one.name != "log");
@@ -208,11 +224,17 @@ fn listen(shared: &mut CaddyImport<'_>, sites: &[AddressedSite<'_>], file: &mut 
     if has_tls {
         let toml = toml_text::strings(addresses(tls.iter()));
         file.tls.set("listen", Placed { toml, from: from.clone() });
-        let served = sites.iter().find(|one| one.has_plain() && !one.redirects_plain());
+        let serves_plain = |one: &&AddressedSite<'_>| one.has_plain() && !one.redirects_plain();
+        let served = sites.iter().filter(serves_plain).find(|one| !one.is_placeholder());
         match (redirects || sites.iter().any(AddressedSite::redirects_plain), served) {
             (true, None) => {
                 let status = Placed::new("308".to_owned(), &place);
                 file.tls.set("redirect", status);
+                for one in sites.iter().filter(serves_plain) {
+                    let why = "plain HTTP is redirected to HTTPS for all sites, also for this one";
+                    let addresses = one.block.addresses.join(", ");
+                    shared.report.changed(&one.block.place, &addresses, why);
+                }
             }
             (true, Some(served)) => {
                 let why = format!(

@@ -90,19 +90,22 @@ fn an_exception_about_the_query_is_one_of_its_parameters() {
 
 #[test]
 fn no_page_is_cached_where_the_front_controller_is_an_exception() {
-    let server = |test: &str| {
-        format!(
-            "index index.php index.html; location / {{ try_files $uri $uri/ /index.php?$args; }} \
-             if ({test}) {{ set $skip 1; }}"
-        )
-    };
-    for (test, is_cached) in [
-        ("$uri ~ \"/wp-admin/|index.php|/feed/\"", false),
-        ("$uri ~* \"INDEX\"", false),
-        ("$uri ~ \"/wp-admin/|/feed/\"", true),
-        ("$request_uri ~ \"/wp-admin/|index.php|/feed/\"", true),
+    const FRONT: &str = "location / { try_files $uri $uri/ /index.php?$args; }";
+    for (front, test, is_cached) in [
+        (FRONT, "$uri ~ \"/wp-admin/|index.php|/feed/\"", false),
+        (FRONT, "$uri ~* \"INDEX\"", false),
+        (FRONT, "$uri ~ \"^/admin/index\\.php\"", false),
+        (FRONT, "$uri ~* \"^/ADMIN/INDEX\\.PHP\"", false),
+        (FRONT, "$uri ~ \"^/admin/.*\\.php\"", false),
+        ("", "$uri ~ \"^/index\\.php$\"", false),
+        ("", "$uri ~ \"^/index\"", false),
+        ("", "$uri ~ \"^/index.php\"", false),
+        ("", "$uri ~ \"^/xmlrpc\\.php\"", true),
+        (FRONT, "$uri ~ \"/wp-admin/|/feed/\"", true),
+        (FRONT, "$request_uri ~ \"/wp-admin/|index.php|/feed/\"", true),
     ] {
-        let Imported { toml, report, .. } = of_cache(&server(test), "fastcgi_no_cache $skip;");
+        let server = format!("index index.php; {front} if ({test}) {{ set $skip 1; }}");
+        let Imported { toml, report, .. } = of_cache(&server, "fastcgi_no_cache $skip;");
         assert_eq!(toml.contains("[sites.cache]"), is_cached, "{test}\n{toml}\n{report}");
         assert_eq!(!report.to_string().contains("no page is cached"), is_cached, "{report}");
     }

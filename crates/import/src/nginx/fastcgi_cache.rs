@@ -212,7 +212,7 @@ impl<'a> ServerImport<'_, 'a> {
     }
 
     /// The scripts that a folder and a missing file lead to: nginx tests its variable `$uri` again
-    /// with their paths.
+    /// with their paths. Those of `index` are names in all folders.
     fn scripts_by_path(&self) -> impl Iterator<Item = &str> {
         let names = ["front_controller", "index"].into_iter();
         let lists = names.filter_map(|name| self.site.settings.value(name));
@@ -251,7 +251,7 @@ impl<'a> ServerImport<'_, 'a> {
                 if one.block.len() > 1 || one.block[0].argument(1) == "0" {
                     return Err((one, "`if` does more than one thing"));
                 }
-                if self.scripts_by_path().any(|script| is_for_path(one, script)) {
+                if self.scripts_by_path().any(|script| is_for_script(one, script)) {
                     return Err((
                         one,
                         "the script of a folder or of a missing file is an exception",
@@ -264,8 +264,8 @@ impl<'a> ServerImport<'_, 'a> {
     }
 }
 
-/// Whether a test for `$uri` is true for a path.
-fn is_for_path(condition: &Directive, path: &str) -> bool {
+/// Whether a test for `$uri` may be true for a script of this name, in whatever folder.
+fn is_for_script(condition: &Directive, script: &str) -> bool {
     let test = condition.arguments.join(" ");
     let test = test.trim_start_matches('(').trim_end_matches(')').trim();
     let parts: Vec<&str> = test.splitn(3, ' ').collect();
@@ -274,8 +274,13 @@ fn is_for_path(condition: &Directive, path: &str) -> bool {
         ["$uri", "~*", text] => format!("(?i){}", text.trim_matches(QUOTES)),
         _ => return false,
     };
+    let name = script.trim_start_matches('/');
+    let path = format!("/{name}");
+    let literal = expression.replace('\\', "").to_ascii_lowercase();
+    let lower = name.to_ascii_lowercase();
     let regex = pcre2::bytes::Regex::new(&expression);
-    regex.is_ok_and(|regex| regex.is_match(path.as_bytes()).unwrap_or(true))
+    [lower.as_str(), "*.php", "+.php"].iter().any(|part| literal.contains(part))
+        || regex.is_ok_and(|regex| regex.is_match(path.as_bytes()).unwrap_or(true))
 }
 
 /// Whether no location runs scripts but the one with the cache, which is that of all scripts here.

@@ -9,7 +9,7 @@ use super::server::{ANY_SCRIPT, ServerImport, refuses};
 use super::standard_parameters::is_standard;
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
-use crate::parameter_settings::settings_in;
+use crate::parameter_settings::{PHP_PARAMETERS, settings_in};
 use crate::regex_shapes::ends_otherwise;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -179,9 +179,11 @@ impl<'a> ServerImport<'_, 'a> {
         };
         for param in location.scope.group(&["fastcgi_param"]) {
             let (name, value) = (param.argument(0), param.argument(1));
+            if let Some((_, table)) = PHP_PARAMETERS.iter().find(|(known, _)| *known == name) {
+                self.php_settings(param, table, &pool);
+                continue;
+            }
             match name {
-                "PHP_VALUE" => self.php_settings(param, "php_value", &pool),
-                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", &pool),
                 "SCRIPT_FILENAME" => self.script_filename(param, location, &pool),
                 _ if is_of_client(name, value) => {
                     let why = "scripts get this header as clients send it: they must not trust it";
@@ -397,7 +399,8 @@ fn confining<'a>(location: &Location<'a>) -> Vec<&'a Directive> {
 
 /// The settings in parameters that confine scripts, with their values.
 fn confining_settings<'p>(params: &'p [&Directive]) -> impl Iterator<Item = (&'p str, &'p str)> {
-    let php = params.iter().filter(|one| ["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&one.first()));
+    let is_php = |one: &&&Directive| PHP_PARAMETERS.iter().any(|(known, _)| *known == one.first());
+    let php = params.iter().filter(is_php);
     php.flat_map(|one| settings_in(one.argument(1))).filter(|(name, _)| CONFINING.contains(name))
 }
 

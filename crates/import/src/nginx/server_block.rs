@@ -88,7 +88,10 @@ impl ServerBlock<'_> {
     /// It runs and passes on nothing, and is for names that no server has, or for this machine: a
     /// welcome page, or the state of the server.
     pub(super) fn is_placeholder(&self) -> bool {
-        !self.has_tls() && (self.is_nameless() || !self.has_open_plain()) && !leads(self.directive)
+        // The name of nginx's own package.
+        let is_localhost = self.other_names.is_empty() && self.names == ["localhost"];
+        let is_other = self.is_nameless() || is_localhost || !self.has_open_plain();
+        !self.has_tls() && is_other && !leads(self.directive)
     }
 
     /// Plain HTTP is redirected to HTTPS, of whatever name, with this status.
@@ -111,6 +114,20 @@ impl ServerBlock<'_> {
                 .own("return")
                 .next()
                 .is_some_and(|one| one.arguments.len() == 1 && is_status(one.first()))
+    }
+
+    /// The target and the status, if it does nothing but redirect, and serve challenges of
+    /// certificate authorities.
+    pub(super) fn redirect(&self) -> Option<(String, String)> {
+        let is_simple = self.scope.own("location").all(|one| {
+            one.shown().contains("/.well-known/acme-challenge")
+                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
+        });
+        let of_location = || {
+            let all = self.scope.own("location").find(|one| one.argument(0) == "/");
+            all.and_then(|one| redirect_of(&one.block))
+        };
+        redirect_of(&self.directive.block).or_else(of_location).filter(|_| is_simple)
     }
 
     /// All of it is a redirect to HTTPS.
@@ -263,14 +280,8 @@ impl<'a> SitesImport<'_, 'a> {
 
     /// A server for plain HTTP that does nothing but redirect to HTTPS.
     fn whole_redirect(&mut self, block: &mut ServerBlock<'a>, tls: &TlsNames) {
-        let is_simple = block.scope.own("location").all(|one| {
-            one.shown().contains("/.well-known/acme-challenge")
-                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
-        });
-        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
-        let redirect = redirect_of(&block.directive.block)
-            .or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
-        let Some((to, status)) = redirect.filter(|_| is_simple && !block.has_tls()) else { return };
+        let redirect = block.redirect().filter(|_| !block.has_tls());
+        let Some((to, status)) = redirect else { return };
         if tls.has_target(&to, block) {
             self.leads_to_https(block, block.directive, &to, &status);
         } else if block.is_nameless() && https_host(&to).is_some_and(|host| tls.has(&host)) {

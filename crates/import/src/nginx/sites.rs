@@ -143,7 +143,8 @@ impl<'a> SitesImport<'_, 'a> {
         let is_open = servers.iter().any(ServerBlock::has_open_plain);
         let mut plain = servers.iter().filter(|one| one.serves_plain());
         let stays = |one: &&ServerBlock<'_>| {
-            (!is_open || !one.is_placeholder()) && !one.leads_to_canonical(servers)
+            let is_redirect = one.has_tls() && one.redirect().is_some();
+            (!is_open || !one.is_placeholder()) && !one.leads_to_canonical(servers) && !is_redirect
         };
         let Some(plain) = plain.find(stays) else {
             let status = if [301, 308].contains(&status) { status } else { 301 };

@@ -143,9 +143,14 @@ fn redirects_to_https_stay_beside_a_site_over_plain_http_or_are_named() {
     for sites in [format!("{redirect} {site}"), both.to_owned()] {
         let welcome = "server { listen 80 default_server; root /var/www/html; server_name _; \
                        location / { try_files $uri $uri/ =404; } }";
-        let imported = of_servers(&format!("{welcome} {sites}"));
-        assert!(imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
-        assert!(imported.report.keeps_access(), "{sites}\n{}", imported.report);
+        // The file of nginx's own package.
+        let package = "server { listen 80; server_name localhost; location / { \
+                       root /usr/share/nginx/html; index index.html; } }";
+        for welcome in [welcome, package] {
+            let imported = of_servers(&format!("{welcome} {sites}"));
+            assert!(imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
+            assert!(imported.report.keeps_access(), "{sites}\n{}", imported.report);
+        }
         for plain in ["server_name b.example; root /srv/b;", "server_name _; PHP"] {
             let imported = of_servers(&format!("server {{ listen 80; {plain} }} {sites}"));
             assert!(!imported.toml.contains("redirect = 301"), "{sites}\n{}", imported.toml);
@@ -348,4 +353,30 @@ fn challenges_of_a_server_that_redirects_are_those_of_its_site() {
     let proxy = of("location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:8888; }");
     assert!(!proxy.toml.contains(folder), "{}", proxy.toml);
     assert!(proxy.report.to_string().contains("renewals find no file"), "{}", proxy.report);
+}
+
+#[test]
+fn a_server_that_only_redirects_is_none_over_plain_http() {
+    let site = "server { listen 80; server_name a.example; return 301 https://$host$request_uri; } \
+                server { TLS server_name a.example; PHP }";
+    let www = |inner: &str| {
+        of_servers(&format!(
+            "server {{ listen 80; TLS server_name www.a.example; {inner} }} {site}"
+        ))
+    };
+    for inner in [
+        "return 301 https://a.example$request_uri;",
+        "return 301 $scheme://a.example$request_uri;",
+        "location / { return 301 https://a.example$request_uri; }",
+        "location /.well-known/acme-challenge { root /c; } \
+         location / { return 301 https://a.example$request_uri; }",
+    ] {
+        let imported = www(inner);
+        assert!(imported.toml.contains("redirect = 301"), "{inner}\n{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{inner}\n{}", imported.report);
+    }
+    let inner = "location / { return 301 https://a.example$request_uri; } location /x { PHP }";
+    let imported = www(inner);
+    assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
