@@ -196,6 +196,7 @@ function note(string $who): void
     @header("X-By-$who: 1");
     @http_response_code(418);
 }
+final class Stores extends SessionHandler { }
 final class Writes {
     public function __construct(private string $who) {}
     public function __destruct() { echo "destructor of {$this->who} "; }
@@ -203,6 +204,9 @@ final class Writes {
 register_shutdown_function(fn () => print('by the boot '));
 $handle = function () {
     $who = $_GET['who'];
+    if (isset($_GET['stores'])) {
+        session_set_save_handler(new Stores(), $_GET['stores'] === 'registers');
+    }
     if (isset($_GET['registers'])) {
         $GLOBALS['kept'][] = new Writes($who);
         register_shutdown_function(fn () => note($who));
@@ -246,6 +250,25 @@ fn functions_of_earlier_requests_write_to_no_response_of_a_request_that_ends_the
         assert!(!response.text().contains("Dave"), "{then}: {}", response.text());
         server.stop();
     }
+}
+
+#[test]
+fn a_handler_of_sessions_that_is_replaced_leaves_no_function_that_is_called_at_the_end() {
+    let (root, setup) = booted::worker(&[("index.php", REGISTERING)]);
+    give_to_web_user(root.path());
+    let server = setup.workers(1).start();
+    let ask = |query: &str| http::ask(server.address(), &Request::get(&format!("/?{query}")));
+    ask("who=Alice&stores=registers&registers");
+    ask("who=Carol&registers");
+    let text = ask("who=Bob&registers&stores=replaces&then=exit").text();
+    assert!(text.contains("by Bob") && !text.contains("Alice"), "{text}");
+    let ran = || fs::read_to_string(root.path().join("ran")).unwrap_or_default();
+    wait::until_true("the functions of all", || ran() == "Bob Alice Carol ");
+    assert!(ask("who=Dave").status == 200 && !server.log_text().contains("SIG"));
+    // Destructors of earlier requests do not write either, without any such function.
+    let response = ask("who=Eve&then=exit").text();
+    assert!(response.contains("response") && !response.contains("Dave"), "{response}");
+    server.stop();
 }
 
 /// Two quick requests, and one after which its worker hangs, for 30 s at most. Returns that worker.

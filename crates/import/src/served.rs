@@ -158,7 +158,11 @@ impl ServedRule {
 
     /// Whether it refuses its paths, to all clients or to some, and is not about all paths.
     pub fn refuses(&self) -> bool {
-        let is_for_all = matches!(&self.paths, RulePaths::Prefix { text, .. } if text == "/");
+        let is_for_all = match &self.paths {
+            RulePaths::Prefix { text, .. } => text == "/",
+            RulePaths::Folder(folder) => folder.is_empty(),
+            RulePaths::Exact(_) | RulePaths::Regex(_) => false,
+        };
         !is_for_all && (self.access == RuleAccess::Restricted || self.what.contains("return 4"))
     }
 

@@ -51,7 +51,7 @@ int connect(int descriptor, const struct sockaddr *address, socklen_t length)
 	return (int) syscall(SYS_connect, descriptor, address, length);
 }
 
-static int is_dropped(zval *resource)
+static int drop_connection(zval *resource)
 {
 	(void) resource;
 	return ZEND_HASH_APPLY_REMOVE;
@@ -66,7 +66,7 @@ void maitred_close_preloaded_connections(void)
 	const char *script = zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0);
 
 	if (script && *script) {
-		zend_hash_reverse_apply(&EG(persistent_list), is_dropped);
+		zend_hash_reverse_apply(&EG(persistent_list), drop_connection);
 	}
 }
 

@@ -98,10 +98,10 @@ void maitred_worker_starts(void);
 /* The script takes no further request. */
 void maitred_worker_leaves(void);
 /*
- * Completes the response to a request within which a worker script has ended, if earlier requests
- * have registered functions for that. Returns the response's status; 0: it is not complete.
+ * Completes the response to a request within which a worker script has ended, if there were earlier
+ * requests. Returns the response's status; 0: it is not complete.
  */
-int maitred_end_response_apart(void);
+int maitred_complete_response(void);
 /* The exchange from which the script takes requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
@@ -238,7 +238,6 @@ void maitred_put_memory_limit_back(void);
 void maitred_shutdown_functions_of_boot(void);
 /* A request begins: those registered since the boot are of others. */
 void maitred_shutdown_functions_of_earlier(void);
-bool maitred_has_functions_of_others(void);
 /* Calls, and forgets, those of the boot and of the current request. */
 void maitred_call_functions_of_request(void);
 

@@ -394,7 +394,7 @@ static void drop_uploads(void)
 
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
-	int apart;
+	int completed_status;
 
 	maitred_folder_return();
 	maitred_fill_request_info(request);
@@ -411,8 +411,8 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	if (EXPECTED(!maitred_engine.body_is_cut)) {
 		execute();
 	}
-	apart = maitred_end_response_apart();
-	if (EXPECTED(!apart)) {
+	completed_status = maitred_complete_response();
+	if (EXPECTED(!completed_status)) {
 		maitred_add_error_header();
 	}
 	if (SG(request_info).path_translated) {
@@ -420,7 +420,8 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 		SG(request_info).path_translated = NULL;
 	}
 	served->peak_memory = zend_memory_peak_usage(1);
-	served->response_status = apart ? apart : SG(sapi_headers).http_response_code;
+	served->response_status = completed_status ? completed_status
+		: SG(sapi_headers).http_response_code;
 	/* Only with a booted script can OPcache not restart by itself. */
 	served->cache_full = (maitred_engine.works || maitred_engine.copied)
 		&& (maitred_cache_is_full() || maitred_engine.booted_full);

@@ -9,7 +9,11 @@
 
 #include <ext/standard/basic_functions.h>
 
-/* Their positions: those of the boot end at the first, those of earlier requests at the second. */
+/* The type of an entry that is skipped. PHP takes it for none; a removed entry has IS_UNDEF. */
+#define HIDDEN (1u << 16)
+
+/* Positions in the list. Those before `of_boot` are of the boot, those before `of_earlier` of it and
+ * of earlier requests. */
 static struct {
 	uint32_t of_boot;
 	uint32_t of_earlier;
@@ -18,6 +22,12 @@ static struct {
 static uint32_t count(void)
 {
 	return BG(user_shutdown_function_names) ? BG(user_shutdown_function_names)->nNumUsed : 0;
+}
+
+/* session_set_save_handler() may remove one, so that the list is shorter. */
+static uint32_t end_of_earlier(void)
+{
+	return MIN(until.of_earlier, count());
 }
 
 void maitred_shutdown_functions_of_boot(void)
@@ -42,16 +52,12 @@ static zval *at(uint32_t position)
 	return &all->arData[position].val;
 }
 
-bool maitred_has_functions_of_others(void)
+static void mark_earlier(uint32_t from, uint32_t to)
 {
-	return until.of_earlier > until.of_boot && count() >= until.of_earlier;
-}
-
-/* A value without a type is skipped, and its pointer stays. */
-static void mark_earlier(uint32_t type)
-{
-	for (uint32_t i = until.of_boot; i < until.of_earlier; i++) {
-		Z_TYPE_INFO_P(at(i)) = type;
+	for (uint32_t i = until.of_boot; i < end_of_earlier(); i++) {
+		if (Z_TYPE_INFO_P(at(i)) == from) {
+			Z_TYPE_INFO_P(at(i)) = to;
+		}
 	}
 }
 
@@ -59,8 +65,11 @@ static void drop(uint32_t from, uint32_t to)
 {
 	HashTable *all = BG(user_shutdown_function_names);
 
-	for (uint32_t i = from; i < to; i++) {
+	for (uint32_t i = from; i < MIN(to, count()); i++) {
 		zval function;
+		if (Z_TYPE_P(at(i)) != IS_PTR) {
+			continue;
+		}
 		ZVAL_COPY_VALUE(&function, at(i));
 		ZVAL_UNDEF(at(i));
 		all->nNumOfElements--;
@@ -70,17 +79,26 @@ static void drop(uint32_t from, uint32_t to)
 
 void maitred_call_functions_of_request(void)
 {
+	bool was_clean = !CG(unclean_shutdown);
+
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	EG(current_execute_data) = NULL;
 #ifdef ZEND_HAS_OOM
 	/* A release that reports a lack of memory later calls no function until then. */
 	EG(delayed_oom).state = ZEND_OOM_STATE_NONE;
 #endif
-	mark_earlier(IS_UNDEF);
+	if (!count()) {
+		return;
+	}
+	mark_earlier(IS_PTR, HIDDEN);
 	php_call_shutdown_functions();
-	mark_earlier(IS_PTR);
+	mark_earlier(HIDDEN, IS_PTR);
 	zend_try {
 		drop(0, until.of_boot);
-		drop(until.of_earlier, count());
+		drop(end_of_earlier(), count());
 	} zend_end_try();
+	/* exit() in one of them leaves the process as clean (see maitred_end_request()). */
+	if (was_clean && !maitred_engine.fatal && !maitred_engine.client_gone) {
+		CG(unclean_shutdown) = 0;
+	}
 }

@@ -31,6 +31,7 @@ static struct {
 	zend_function *look;
 	bool booted;
 	bool in_request;
+	bool has_served;
 } worker;
 
 /* Modules with variables of the request, beside the session. */
@@ -259,11 +260,11 @@ static void keep_cache(void)
  * The script has ended within a request, for example by exit(). Nothing that earlier requests have
  * registered writes to this one's response, nor does a destructor of theirs.
  */
-int maitred_end_response_apart(void)
+int maitred_complete_response(void)
 {
 	volatile int status = 0;
 
-	if (EXPECTED(!worker.in_request || !maitred_has_functions_of_others())) {
+	if (EXPECTED(!worker.in_request || !worker.has_served)) {
 		return 0;
 	}
 	maitred_call_functions_of_request();
@@ -331,6 +332,7 @@ static void answered(int status)
 	};
 
 	worker.in_request = false;
+	worker.has_served = true;
 	maitred_engine.callbacks->answered(worker.boot->exchange, &served);
 }
 

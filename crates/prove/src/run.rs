@@ -266,7 +266,7 @@ impl Comparing<'_> {
             form,
             runs_front_controller: false,
             is_for_php: false,
-            is_refused: is_refused(&target.site.rules_of(&decoded(path))),
+            is_refused: target.site.rule_of(&decoded(path)).is_some_and(ServedRule::refuses),
         };
         let is_unexplained = |comparison: &Comparison| {
             let mut differences = comparison.differences.iter();
@@ -308,7 +308,7 @@ impl Comparing<'_> {
                 form,
                 runs_front_controller: new_rule.runs_front_controller,
                 is_for_php: rules.iter().any(|rule| rule.is_for_php()),
-                is_refused: is_refused(&rules),
+                is_refused: rule.is_some_and(ServedRule::refuses),
             };
             let origin = DifferenceOrigin {
                 rules: &rules,
@@ -353,11 +353,6 @@ impl Comparing<'_> {
         *count += 1;
         *count <= FORMS_OF_KIND
     }
-}
-
-/// Whether a rule of the old server refuses the request.
-fn is_refused(rules: &[&ServedRule]) -> bool {
-    rules.iter().any(|rule| rule.refuses())
 }
 
 /// Retains the differences that a repeated request has as well, whichever two responses of the old

@@ -1,9 +1,11 @@
 //! The zygote: PHP started with a pool's settings, forking workers on request. It serves no
 //! requests.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use maitred_php::{
 };
 use maitred_seat::{PoolMap, WorkerEnd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
@@ -303,24 +306,36 @@ fn mode(settings: &ZygoteSettings) -> Mode {
     }
 }
 
-/// Checks that the configured INI files are there: without them PHP starts all the same, with fewer
-/// limits, perhaps. php-fpm has it so.
+/// Checks that the configured INI files can be read: without them PHP starts all the same, with
+/// fewer limits, perhaps. php-fpm has it so.
 ///
 /// # Errors
-/// One sentence: which one is missing.
+/// One sentence: which one cannot.
 pub fn find_ini_files(settings: &ZygoteSettings) -> Result<(), String> {
     if settings.fpm {
         return Ok(());
     }
-    let files = [("php_ini", &settings.php_ini), ("php_ini_scan_dir", &settings.php_ini_scan_dir)];
-    for (setting, path) in files {
-        let Some(path) = path else { continue };
-        path.metadata().map_err(|error| {
-            let path = path.display();
-            format!("`{setting}` cannot be {path}: {error}; the pool's user must be able to see it")
-        })?;
+    let cannot = |setting: &str, path: &Path, error: io::Error| {
+        let path = path.display();
+        format!("`{setting}` cannot be {path}: {error}; the pool's user must be able to read it")
+    };
+    if let Some(path) = &settings.php_ini {
+        read_file(path).map_err(|error| cannot("php_ini", path, error))?;
+    }
+    if let Some(path) = &settings.php_ini_scan_dir {
+        fs::read_dir(path).map_err(|error| cannot("php_ini_scan_dir", path, error))?;
     }
     Ok(())
+}
+
+fn read_file(path: &Path) -> io::Result<()> {
+    // A FIFO in its place would not be opened otherwise before somebody writes to it.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is no regular file")),
+    }
 }
 
 /// The directives that enlarge OPcache.

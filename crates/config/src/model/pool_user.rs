@@ -4,7 +4,9 @@ use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
 /// The user of a pool. Two pools of one name and of different users have nothing in common.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum PoolUser {
     /// That of the server.
     #[default]

@@ -19,13 +19,14 @@ pub(crate) mod script_purges;
 pub(crate) mod slow_disk;
 mod stored_sites;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use maitred_config::Config;
+use maitred_config::{Config, PoolUser};
 use maitred_control::FromFront;
 use maitred_control::front::COOKIES_PER_MESSAGE;
 use maitred_os::own_files;
@@ -423,6 +424,8 @@ pub struct SiteCache {
     pub site: String,
     /// The name of its pages in keys, and of its cookies ([`maitred_config::Site::key`]).
     pub key: String,
+    /// The users of its scripts: its tenant.
+    users: BTreeSet<PoolUser>,
     /// A fingerprint of the rules by which its pages are stored.
     mark: u64,
     /// Clients that may send PURGE.
@@ -444,6 +447,7 @@ impl SiteCache {
         let (cache, all) = site.cache.as_ref().zip(all)?;
         let key = site.key(config);
         let name = site.hosts.first().map(ToString::to_string);
+        let users = users_of(site, config);
         let site = name.unwrap_or_default();
         Some(SiteCache {
             mark: cache.rules.storing_mark(),
@@ -453,6 +457,7 @@ impl SiteCache {
             fill_memory: all.fill_memory.clone(),
             site,
             key,
+            users,
             purge_from: Networks::new(&cache.purge_from),
             thread: thread::number(),
         })
@@ -462,6 +467,11 @@ impl SiteCache {
     pub(crate) fn board(&self) -> &ThreadCacheStats {
         self.figures.board(self.thread)
     }
+}
+
+/// The users of a site's scripts.
+fn users_of(site: &maitred_config::Site, config: &Config) -> BTreeSet<PoolUser> {
+    site.pools().filter_map(|name| config.pool(name)).map(|pool| pool.runs_as).collect()
 }
 
 pub(crate) fn whole(seconds: u64) -> i64 {

@@ -1,12 +1,12 @@
 //! Purges: by the PURGE method, by a command through the supervisor, and by other fronts; those of
 //! scripts are in `script_purges`. Purges of this front are sent to the other fronts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use maitred_config::Config;
+use maitred_config::{Config, PoolUser};
 use maitred_control::FromFront;
 use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest, Target};
 use maitred_pagecache::invalidate;
@@ -96,9 +96,12 @@ impl PurgeableSites {
         self.sites.iter().filter(missing).map(|site| site.name.as_str())
     }
 
-    /// Whether a site of this name in keys is one of these.
-    pub(super) fn is_known(&self, key: &str) -> bool {
-        self.marks.contains_key(key)
+    /// Whether the site with this first host is one of these, and its scripts run as these users.
+    pub(super) fn is_of(&self, name: &str, users: &BTreeSet<PoolUser>) -> bool {
+        let site = self.sites.iter().find(|site| site.name == name);
+        let own =
+            |site: &KnownSite| site.pools.iter().map(|pool| pool.user).collect::<BTreeSet<_>>();
+        site.is_some_and(|site| own(site) == *users)
     }
 
     /// Whether a site is one of these, and stores by rules with this fingerprint.
@@ -443,7 +446,7 @@ pub const PURGE: &str = "PURGE";
 
 #[cfg(test)]
 mod tests {
-    use maitred_config::{Destination, Host, Pool, PoolUser, Site};
+    use maitred_config::{Destination, Host, Pool, Site};
     use maitred_os::channel::Channel;
 
     use super::*;

@@ -57,9 +57,10 @@ impl Cache {
         changed.map(str::to_owned).collect()
     }
 
-    /// Whether the configuration in use has this site, of the same tenant.
+    /// Whether the configuration in use has a site with a cache at this one's first host, of the
+    /// same tenant: its root may be another one.
     pub(crate) fn knows(&self, of: &SiteCache) -> bool {
-        self.known.load().is_known(&of.key)
+        self.known.load().is_of(&of.site, &of.users)
     }
 
     /// Whether the configuration in use stores pages of this site, by the same rules. Where it does

@@ -53,7 +53,7 @@ impl ExaminedConfig {
         };
         let mut kept = config.clone();
         identity::find_users(&mut kept);
-        keep_chroots(&plan.config, &mut kept);
+        keep_chroots(&plan.config, &mut kept, |name| !plan.faults.stops_pool(name));
         let found = plan::examine_folders(&kept, file);
         Ok(ExaminedConfig {
             mistakes: found.mistakes.iter().map(ToString::to_string).collect(),

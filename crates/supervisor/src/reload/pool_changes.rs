@@ -218,17 +218,20 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
 
 /// Pools keep their root directories: with two, a worker would know one script by two names, and
 /// the requests of a site carry one of them. A pool of another user is another pool: in the former
-/// root is the former user's code. The users have been looked up in both. Returns whether one would
-/// have changed.
-pub fn keep_chroots(old: &Config, config: &mut Config) -> bool {
+/// root is the former user's code. The users have been looked up in both. Nor does one keep it that
+/// does not run. Returns whether one would have changed.
+pub fn keep_chroots(old: &Config, config: &mut Config, runs: impl Fn(&str) -> bool) -> bool {
     let mut differs = false;
     for pool in &mut config.pools {
         let Some(before) = old.pool(&pool.name) else {
             continue;
         };
         let has_same_user = pool.runs_as == before.runs_as && pool.runs_as != PoolUser::Unknown;
-        if has_same_user && pool.confinement.chroot != before.confinement.chroot {
-            pool.confinement = before.confinement.clone();
+        if has_same_user && runs(&pool.name) && pool.confinement.chroot != before.confinement.chroot
+        {
+            // Its limits are the new ones.
+            pool.confinement.chroot.clone_from(&before.confinement.chroot);
+            pool.confinement.chdir.clone_from(&before.confinement.chdir);
             differs = true;
         }
     }
@@ -236,8 +239,12 @@ pub fn keep_chroots(old: &Config, config: &mut Config) -> bool {
 }
 
 /// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
-/// The users of the pools have been looked up in both.
-pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
+/// The users of the pools have been looked up in both. `runs`: whether a pool runs.
+pub fn keep_what_needs_a_restart(
+    old: &Config,
+    config: &mut Config,
+    runs: impl Fn(&str) -> bool,
+) -> Vec<&'static str> {
     let mut stays = Vec::new();
     if config.front_user != old.front_user {
         config.front_user.clone_from(&old.front_user);
@@ -255,7 +262,7 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         stays.push("front_sandbox");
     }
     stays.extend(keep_cache(old, config));
-    if keep_chroots(old, config) {
+    if keep_chroots(old, config, runs) {
         stays.push("the chroot of a pool");
     }
     // The log can move from one file to another, or from one collector to another, but not from one

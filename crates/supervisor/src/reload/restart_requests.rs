@@ -242,9 +242,9 @@ impl RestartRequests {
     }
 
     /// A worker of this generation has ended. It may have reported that its scripts are outdated.
-    /// Those of a former generation, which may be another user's, say nothing about its successor.
-    pub fn worker_ended(&mut self, running: &RunningPool, how: HowEnded) {
-        let has_code = running.is_current() && (running.boots() || running.preloads());
+    /// One of a former user says nothing about the pool of another (`has_its_user`).
+    pub fn worker_ended(&mut self, running: &RunningPool, how: HowEnded, has_its_user: bool) {
+        let has_code = has_its_user && (running.boots() || running.preloads());
         if how == HowEnded::Exited(exit::RENEW) && has_code {
             self.want(running.name());
         }

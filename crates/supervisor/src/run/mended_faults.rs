@@ -71,7 +71,14 @@ impl Supervisor {
         }
         let is_startable =
             |name: &str| !found.stops_pool(name) && self.pools.current_of(name).is_none();
-        let has_pools = self.plan.config.pools.iter().any(|pool| is_startable(&pool.name));
+        // A reload that left one running as it was, for its fault, is made up for.
+        let compared = self.pools.compared(&self.plan.config);
+        let is_late = compared.iter().any(|pool| {
+            let was_left = self.plan.faults.stops_pool(pool.name) && pool.differs;
+            was_left && !found.stops_pool(pool.name)
+        });
+        let pools = &self.plan.config.pools;
+        let has_pools = is_late || pools.iter().any(|pool| is_startable(&pool.name));
         let is_reopened = |fault: &Fault| matches!(fault.loss, Loss::Log | Loss::Listener(..));
         if !has_pools && !mended.iter().any(is_reopened) {
             self.fault_checks.done(now, !mended.is_empty() || !new.is_empty());

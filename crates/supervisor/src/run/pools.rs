@@ -383,7 +383,11 @@ impl Supervisor {
             let pool = self.pools[id].name();
             self.script_children.end_those_of(script, Some(pool), now);
         }
-        self.restarts.worker_ended(&self.pools[id], how);
+        let running = &self.pools[id];
+        let current = self.pools.current_of(running.name());
+        let user = |pool: &RunningPool| pool.plan.configured.runs_as;
+        let has_its_user = current.is_some_and(|current| user(current) == user(running));
+        self.restarts.worker_ended(running, how, has_its_user);
         if self.preloading.worker_ended(&self.pools[id], how) {
             self.restarts.want_without_preloading(self.pools[id].name());
         }

@@ -129,7 +129,10 @@ impl Supervisor {
             return Err(Error::all(obstacles).to_string());
         }
         let faults = findings.faults;
-        let stays = pool_changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
+        let runs = |name: &str| {
+            self.pools.current_of(name).is_some() || !self.plan.faults.stops_pool(name)
+        };
+        let stays = pool_changes::keep_what_needs_a_restart(&self.plan.config, &mut config, runs);
         if !stays.is_empty() {
             warn!("{}", needs_restart(&stays));
         }

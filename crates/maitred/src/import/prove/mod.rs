@@ -7,6 +7,7 @@ mod switch_over;
 mod trial_config;
 mod trial_server;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use maitred_os::signals::{Awaited, Signal};
 use maitred_prove::causes::Proof;
 use maitred_prove::report_text;
 use maitred_prove::run::{self, ProofPlan};
+use tempfile::TempDir;
 
 use super::options::Prove;
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line};
@@ -65,22 +67,32 @@ pub fn prove(asked: &Prove, claim: &Claim<'_>) -> ExitCode {
         Err(why) => return crate::exit_code::refuse(&why),
     };
     let stopped = Arc::new(AtomicBool::new(false));
-    if let Err(why) = stop_on_signals(&stopped) {
+    let folder = match trial_server::new_folder() {
+        Ok(folder) => folder,
+        Err(why) => return fail(&why),
+    };
+    if let Err(why) = stop_on_signals(&stopped, folder.path()) {
         return fail(&format!("cannot wait for signals: {why}"));
     }
-    match compare(asked, claim, posts, &stopped) {
+    match compare(asked, claim, TrialRun { folder, posts, stopped: &stopped }) {
         Ok(proof) => finish(asked, claim, &proof, stopped.load(Ordering::SeqCst)),
         Err(why) => fail(&why),
     }
 }
 
-fn compare(
-    asked: &Prove,
-    claim: &Claim<'_>,
+/// What a comparison uses besides the two servers.
+struct TrialRun<'a> {
+    /// The folder of the trial.
+    folder: TempDir,
+    /// Forms to be sent.
     posts: Vec<(String, String)>,
-    stopped: &AtomicBool,
-) -> Result<Proof, String> {
-    let trial = TrialServer::start(claim.toml, claim.config)?;
+    /// Whether a signal has arrived.
+    stopped: &'a AtomicBool,
+}
+
+fn compare(asked: &Prove, claim: &Claim<'_>, run: TrialRun<'_>) -> Result<Proof, String> {
+    let TrialRun { folder, posts, stopped } = run;
+    let trial = TrialServer::start(folder, claim.toml, claim.config)?;
     let sites = site_targets::targets(claim.old.sites, &trial.addresses, asked)?;
     complain(&format!(
         "comparing {} with maitred on {}; {} requests a second, GET and HEAD only; no setting of \
@@ -140,13 +152,15 @@ fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> 
 
 /// A signal ends the comparison after the current request, and a second one at once; the trial
 /// server ends, too.
-fn stop_on_signals(stopped: &Arc<AtomicBool>) -> std::io::Result<()> {
+fn stop_on_signals(stopped: &Arc<AtomicBool>, folder: &Path) -> std::io::Result<()> {
     let signals =
         Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
-    let stopped = Arc::clone(stopped);
+    let (stopped, folder) = (Arc::clone(stopped), folder.to_owned());
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
             if stopped.swap(true, Ordering::SeqCst) {
+                // It has the pools' secrets.
+                let _ = std::fs::remove_dir_all(&folder);
                 std::process::exit(i32::from(EXIT_STOPPED));
             }
         }

@@ -79,6 +79,10 @@ pub fn trial_config(
     }
     if let Some(Value::Table(defaults)) = all.get_mut("pool_defaults") {
         OF_POOL.iter().for_each(|name| drop(defaults.remove(*name)));
+        for table in ["php_value", "php_admin_value"] {
+            let values = defaults.get_mut(table).and_then(Value::as_table_mut);
+            drop(values.map(|values| values.remove("error_log")));
+        }
     }
     for (name, pool) in all.get_mut("pools").and_then(Value::as_table_mut).into_iter().flatten() {
         let Value::Table(pool) = pool else { continue };
@@ -142,6 +146,7 @@ mod tests {
         let toml = "cache_dir = \"/var/cache/m\"\nagent_check = \"0.0.0.0:99\"\n\
                     [purge_log]\nredis = \"redis://shared\"\n[traces]\nendpoint = \"http://t\"\n\
                     [pool_defaults]\nslowlog = \"/var/log/slow\"\n\
+                    php_admin_value.error_log = \"/var/log/php.log\"\n\
                     [[pools.a.commands]]\nname = \"queue\"\ncommand = [\"work\"]\n\
                     [[pools.a.schedules]]\nname = \"run\"\ncommand = [\"run\"]\n\
                     [[sites]]\nroot = \"/srv\"\napp_cron = true\n";

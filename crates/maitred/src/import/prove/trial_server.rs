@@ -45,23 +45,32 @@ pub struct TrialServer {
     pub addresses: TrialAddresses,
 }
 
+/// A folder for a trial.
+///
+/// # Errors
+/// It cannot be made.
+pub fn new_folder() -> Result<TempDir, String> {
+    let folder = tempfile::Builder::new().prefix("maitred-prove-").tempdir().map_err(cannot)?;
+    // Pools' users write PHP's logs, and read spooled bodies.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
+    Ok(folder)
+}
+
 impl TrialServer {
     /// Starts it, and waits until it accepts connections.
     ///
     /// # Errors
     /// Why it does not serve: one sentence and the end of its log.
-    pub fn start(toml: &str, config: &Config) -> Result<TrialServer, String> {
-        TrialServer::start_at(spare_addresses().map_err(cannot)?, toml, config)
+    pub fn start(folder: TempDir, toml: &str, config: &Config) -> Result<TrialServer, String> {
+        TrialServer::start_at(spare_addresses().map_err(cannot)?, folder, toml, config)
     }
 
     fn start_at(
         addresses: TrialAddresses,
+        folder: TempDir,
         toml: &str,
         config: &Config,
     ) -> Result<TrialServer, String> {
-        let folder = tempfile::Builder::new().prefix("maitred-prove-").tempdir().map_err(cannot)?;
-        // Pools' users write PHP's logs, and read spooled bodies.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
         let made = trial_config(toml, addresses, folder.path())?;
         create(folder.path(), "maitred.toml")
             .and_then(|_| fs::write(folder.path().join("maitred.toml"), made))
@@ -216,7 +225,12 @@ mod tests {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let plain = other.local_addr().unwrap();
         // This test program takes no arguments of a server, and ends at once.
-        let started = TrialServer::start_at(TrialAddresses { plain, tls: plain }, &text, &config);
+        let started = TrialServer::start_at(
+            TrialAddresses { plain, tls: plain },
+            new_folder().unwrap(),
+            &text,
+            &config,
+        );
         let why = started.err().unwrap();
         assert!(why.contains(&format!("does not serve at {plain}")), "{why}");
     }
