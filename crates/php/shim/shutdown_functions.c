@@ -12,8 +12,10 @@
 /* The type of an entry that is skipped. PHP takes it for none; a removed entry has IS_UNDEF. */
 #define HIDDEN (1u << 16)
 
-/* Positions in the list. Those before `of_boot` are of the boot, those before `of_earlier` of it and
- * of earlier requests. */
+/*
+ * Positions in the list. Those before `of_boot` are of the boot, those before `of_earlier` of it and
+ * of earlier requests.
+ */
 static struct {
 	uint32_t of_boot;
 	uint32_t of_earlier;

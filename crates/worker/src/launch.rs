@@ -17,7 +17,7 @@ use maitred_php::{METRICS_EXTENSION, METRICS_VARIABLE, PHP_BRANCH};
 
 use crate::apparmor::Hat;
 use crate::private_folder::PrivateFolder;
-use crate::{confine, zygote};
+use crate::{confine, ini_files, zygote};
 
 /// Largest settings that are read, in bytes.
 const MAX_LAUNCH_BYTES: u64 = 4 << 20;
@@ -97,7 +97,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     let mut more = vec![(PATH.to_owned(), DEFAULT_PATH.to_owned())];
     more.extend(folder.as_ref().and_then(|folder| folder.variable(settings)));
     more.retain(|(name, _)| !settings.env.iter().any(|(own, _)| own == name));
-    launch.php.as_ref().map_or(Ok(()), |_| zygote::find_ini_files(settings))?;
+    launch.php.as_ref().map_or(Ok(()), |_| ini_files::find_ini_files(settings))?;
     let php = php_settings(settings, folder.as_ref());
     if launch.php.is_some() {
         more.extend(php.variables);

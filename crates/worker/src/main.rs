@@ -9,6 +9,7 @@ mod error_page;
 mod exchange;
 mod foreign;
 mod fpm_info;
+mod ini_files;
 mod launch;
 mod memory;
 mod meter;

@@ -1,11 +1,9 @@
 //! The zygote: PHP started with a pool's settings, forking workers on request. It serves no
 //! requests.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -22,7 +20,6 @@ use maitred_php::{
 };
 use maitred_seat::{PoolMap, WorkerEnd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
@@ -32,7 +29,7 @@ use crate::preload::{FileWatch, KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
 use crate::stack_sampler::{Profile, StackSource};
-use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
+use crate::{booted, confine, ini_files, opcache_stats, package, seat, snapshot, stderr, warm};
 
 /// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and
 /// open fewer files.
@@ -179,7 +176,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let variable = folder.as_ref().and_then(|folder| folder.variable(settings));
     set_environment(settings, variable);
     let preload = list.and_then(|list| read_preload(settings, list));
-    find_ini_files(settings)?;
+    ini_files::find_ini_files(settings)?;
     let mut php = php_settings(settings);
     preload.iter().for_each(|preload| preload.apply(&mut php));
     confine::forbid_before_php(settings)?;
@@ -303,38 +300,6 @@ fn mode(settings: &ZygoteSettings) -> Mode {
         (Some(_), _) => Mode::Snapshot,
         (None, Some(_)) => Mode::Worker,
         (None, None) => Mode::Classic,
-    }
-}
-
-/// Checks that the configured INI files can be read: without them PHP starts all the same, with
-/// fewer limits, perhaps. php-fpm has it so.
-///
-/// # Errors
-/// One sentence: which one cannot.
-pub fn find_ini_files(settings: &ZygoteSettings) -> Result<(), String> {
-    if settings.fpm {
-        return Ok(());
-    }
-    let cannot = |setting: &str, path: &Path, error: io::Error| {
-        let path = path.display();
-        format!("`{setting}` cannot be {path}: {error}; the pool's user must be able to read it")
-    };
-    if let Some(path) = &settings.php_ini {
-        read_file(path).map_err(|error| cannot("php_ini", path, error))?;
-    }
-    if let Some(path) = &settings.php_ini_scan_dir {
-        fs::read_dir(path).map_err(|error| cannot("php_ini_scan_dir", path, error))?;
-    }
-    Ok(())
-}
-
-fn read_file(path: &Path) -> io::Result<()> {
-    // A FIFO in its place would not be opened otherwise before somebody writes to it.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is no regular file")),
     }
 }
 

@@ -1,0 +1,41 @@
+//! The INI files of a pool.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use maitred_control::ZygoteSettings;
+use rustix::fs::OFlags;
+
+/// Checks that the configured INI files can be read: without them PHP starts all the same, with
+/// fewer limits, perhaps. php-fpm has it so.
+///
+/// # Errors
+/// One sentence: which one cannot.
+pub fn find_ini_files(settings: &ZygoteSettings) -> Result<(), String> {
+    if settings.fpm {
+        return Ok(());
+    }
+    let cannot = |setting: &str, path: &Path, error: io::Error| {
+        let path = path.display();
+        format!("`{setting}` cannot be {path}: {error}; the pool's user must be able to read it")
+    };
+    if let Some(path) = &settings.php_ini {
+        read_file(path).map_err(|error| cannot("php_ini", path, error))?;
+    }
+    if let Some(path) = &settings.php_ini_scan_dir {
+        fs::read_dir(path).map_err(|error| cannot("php_ini_scan_dir", path, error))?;
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path) -> io::Result<()> {
+    // A FIFO in its place would otherwise have no reader before it has a writer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is no regular file")),
+    }
+}
