@@ -13,8 +13,8 @@
 #define HIDDEN (1u << 16)
 
 /*
- * Positions in the list. Those before `of_boot` are of the boot, those before `of_earlier` of it and
- * of earlier requests.
+ * Positions in the list. Those before `of_boot` are of the boot, those before `of_earlier` of it
+ * and of earlier requests.
  */
 static struct {
 	uint32_t of_boot;
