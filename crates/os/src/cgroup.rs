@@ -145,7 +145,8 @@ impl Group {
     /// `longest`.
     ///
     /// # Errors
-    /// When there is no such setting here, or the kernel does not take the value.
+    /// When there is no such setting here, or the kernel does not take the value; `TimedOut`: the
+    /// limit was not stored within `longest`.
     pub fn limit_memory(&self, setting: &str, value: &str, longest: Duration) -> io::Result<()> {
         // Since Linux 6.16 the processes of the group reclaim alone then.
         let flags = OFlags::NONBLOCK.bits().cast_signed();

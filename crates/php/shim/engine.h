@@ -102,6 +102,8 @@ void maitred_worker_leaves(void);
  * requests. Returns the response's status; 0: it is not complete.
  */
 int maitred_complete_response(void);
+/* This process is a copy now: the requests before were of the boot. */
+void maitred_worker_is_copied(void);
 /* The exchange from which the script takes requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);

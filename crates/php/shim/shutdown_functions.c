@@ -63,19 +63,26 @@ static void mark_earlier(uint32_t from, uint32_t to)
 	}
 }
 
-static void drop(uint32_t from, uint32_t to)
+static void drop_one(uint32_t position)
 {
 	HashTable *all = BG(user_shutdown_function_names);
 
+#if PHP_VERSION_ID >= 80200
+	if (HT_IS_PACKED(all)) {
+		zend_hash_packed_del_val(all, at(position));
+		return;
+	}
+#endif
+	zend_hash_del_bucket(all, all->arData + position);
+}
+
+/* Those that are removed at the end shorten the list. */
+static void drop(uint32_t from, uint32_t to)
+{
 	for (uint32_t i = from; i < MIN(to, count()); i++) {
-		zval function;
-		if (Z_TYPE_P(at(i)) != IS_PTR) {
-			continue;
+		if (Z_TYPE_P(at(i)) == IS_PTR) {
+			drop_one(i);
 		}
-		ZVAL_COPY_VALUE(&function, at(i));
-		ZVAL_UNDEF(at(i));
-		all->nNumOfElements--;
-		all->pDestructor(&function);
 	}
 }
 

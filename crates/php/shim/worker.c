@@ -303,6 +303,11 @@ void maitred_worker_leaves(void)
 	maitred_engine.works = false;
 }
 
+void maitred_worker_is_copied(void)
+{
+	worker.has_served = false;
+}
+
 void *maitred_worker_exchange(void)
 {
 	return worker.boot->exchange;

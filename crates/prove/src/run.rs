@@ -356,16 +356,16 @@ impl Comparing<'_> {
 }
 
 /// Retains the differences that a repeated request has as well, whichever two responses of the old
-/// server tell what varies by itself. A new server that fails now and then is one, too.
+/// server tell what varies by itself. A failure of the new server counts without a repetition.
 fn retain_repeated(comparison: &mut Comparison, asked: [&Responses; 2], probe: Probe<'_>) {
     let [first, again] = asked;
     let apart = [first.old[0].clone(), again.old[0].clone()];
+    let has_failed = first.new.status == 0 || first.new.status >= 500;
     for old in [again.old.clone(), apart] {
         let repeated = Responses { old, new: again.new.clone() };
         let repeated = compare(&repeated, probe.form, &probe.target.compared);
         comparison.varies |= repeated.varies;
         comparison.differences.retain(|difference| {
-            let has_failed = first.new.status == 0 || first.new.status >= 500;
             let is_failure = [Aspect::Exchange, Aspect::Status].contains(&difference.aspect);
             has_failed && is_failure
                 || repeated.differences.iter().any(|other| other.aspect == difference.aspect)

@@ -137,7 +137,7 @@ impl MemoryLedger {
         self.common.look(now, memory, signs, own, promised + self.beside);
     }
 
-    /// The memory of the pools with a limit of their own, before each sample.
+    /// The memory of the pools with a limit of their own; called before [`MemoryLedger::look`].
     pub fn look_apart(&mut self, now: Duration, memories: &BTreeMap<String, Memory>) {
         self.apart.retain(|name, _| memories.contains_key(name));
         for (name, memory) in memories {

@@ -132,8 +132,10 @@ pub const LIMIT_WRITES: Duration = Duration::from_secs(2);
 /// How long each of them may take at least. The kernel stores a limit before it reclaims.
 pub const LIMIT_WRITE_LEAST: Duration = Duration::from_millis(20);
 
-/// How long those that a busy machine has not begun by then may take beyond it, together and each.
+/// Additional time for all writes that a busy machine has not begun by then.
 pub const LATE_LIMIT_WRITES: Duration = Duration::from_secs(2);
+
+/// Additional time for each of them, at most.
 pub const LATE_LIMIT_WRITE: Duration = Duration::from_millis(500);
 
 /// Timeout of a read of a pipe that tenants' code can write to, which takes microseconds unless a

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use maitred_control::ZygoteSettings;
@@ -34,7 +34,9 @@ fn read_file(path: &Path) -> io::Result<()> {
     // A FIFO in its place would otherwise have no reader before it has a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
+    let kind = file.metadata()?.file_type();
+    // `/dev/null` is a file without settings.
+    match kind.is_file() || kind.is_char_device() {
         true => Ok(()),
         false => Err(io::Error::other("it is no regular file")),
     }

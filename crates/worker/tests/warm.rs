@@ -32,6 +32,7 @@ impl ZygoteProcess {
         let folder = TempDir::new().unwrap();
         let ini = format!("zend_extension=opcache\nopcache.file_update_protection=0\n{ini}");
         fs::write(folder.path().join("php.ini"), ini).unwrap();
+        fs::create_dir(folder.path().join("no-ini-files")).unwrap();
         let (control, theirs) = Channel::pair().unwrap();
         let pid = spawn::start(&spawn::Program {
             path: Path::new(env!("CARGO_BIN_EXE_maitred-php")),
@@ -62,7 +63,7 @@ impl ZygoteProcess {
             supervisor: i32::try_from(std::process::id()).unwrap(),
             identity: None,
             php_ini: Some(self.path("php.ini")),
-            php_ini_scan_dir: Some(self.path("none")),
+            php_ini_scan_dir: Some(self.path("no-ini-files")),
             php_values: Vec::new(),
             php_admin_values: Vec::new(),
             env: Vec::new(),

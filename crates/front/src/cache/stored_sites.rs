@@ -60,7 +60,12 @@ impl Cache {
     /// Whether the configuration in use has a site with a cache at this one's first host, of the
     /// same tenant: its root may be another one.
     pub(crate) fn knows(&self, of: &SiteCache) -> bool {
-        self.known.load().is_of(&of.site, &of.users)
+        let known = self.known.load();
+        match of.users.is_empty() {
+            // An upstream server, which has no user.
+            true => known.marks().contains_key(&of.key),
+            false => known.is_of(&of.site, &of.users),
+        }
     }
 
     /// Whether the configuration in use stores pages of this site, by the same rules. Where it does

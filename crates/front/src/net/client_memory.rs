@@ -34,9 +34,11 @@ pub struct ClientMemory {
 }
 
 impl ClientMemory {
-    /// Updates the account: the client holds `bytes` now.
+    /// Updates the account: the client holds `bytes` now. What it holds beyond its share counts for
+    /// no others, who have theirs all the same.
     pub fn holds(&mut self, bytes: usize) {
-        let bytes = bytes.saturating_sub(LEAST_BYTES);
+        let others = USED.load(Ordering::Relaxed).saturating_sub(self.counted);
+        let bytes = share(others, bytes).saturating_sub(LEAST_BYTES);
         if bytes > self.counted {
             USED.fetch_add(bytes - self.counted, Ordering::Relaxed);
         } else if bytes < self.counted {
@@ -68,6 +70,13 @@ mod tests {
         assert_eq!(share(TOTAL_BYTES, MOST), LEAST_BYTES);
         assert_eq!(share(2 * TOTAL_BYTES, MOST), LEAST_BYTES);
         assert_eq!(share(TOTAL_BYTES, LEAST_BYTES / 2), LEAST_BYTES / 2);
+    }
+
+    #[test]
+    fn clients_that_hold_more_than_their_shares_leave_the_others_theirs() {
+        let mut clients: Vec<ClientMemory> = (0..40).map(|_| ClientMemory::default()).collect();
+        clients.iter_mut().for_each(|client| client.holds(1 << 20));
+        assert!(limit(MOST) > LEAST_BYTES);
     }
 
     #[test]

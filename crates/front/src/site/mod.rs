@@ -483,7 +483,6 @@ pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T
     work(&mut resolver)
 }
 
-/// Opens the folders besides the root, sorted: the longest prefix decides.
 /// The chroot of the scripts of a site, and those of further pools for some of its paths.
 pub fn chroots(
     config: &Config,
@@ -494,9 +493,11 @@ pub fn chroots(
         Destination::Pool(name) => of(name),
         Destination::Upstream(_) => None,
     };
-    (own, settings.pools().filter_map(of).collect())
+    let others = settings.rules.paths.iter().filter_map(|path| path.pool.as_deref());
+    (own, others.filter_map(of).collect())
 }
 
+/// Opens the folders besides the root, sorted: the longest prefix decides.
 fn open_aliases(
     settings: &maitred_config::Site,
     files: &SiteFiles,

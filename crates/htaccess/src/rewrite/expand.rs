@@ -50,6 +50,7 @@ pub fn expand_with(
     let mut out = Expanded::default();
     let mut mark =
         Mark { wants_last: flags.is_some_and(|flags| flags.splits_at_last), found: None };
+    scope.check_text(text)?;
     let braces = Braces::of(text);
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

@@ -14,8 +14,8 @@ const UNREAD: &str = "the folders of the site are too many, too deep, or not rea
                       `.htaccess` file in them";
 
 impl<'a> HostImport<'_, 'a> {
-    /// Lists that a section refuses, and an outer `.htaccess` file has here.
-    pub(super) fn lists_of_files(&mut self) {
+    /// Folders whose listing a section refuses, and an outer `.htaccess` file allows here.
+    pub(super) fn listings_of_files(&mut self) {
         if !self.site.settings.has("htaccess") {
             return;
         }
@@ -24,8 +24,10 @@ impl<'a> HostImport<'_, 'a> {
             // Apache merges these before the files.
             let is_before =
                 section.section.is_none() || section.permits_files() && section.area.is_all();
-            let line = section.all("Options").into_iter().rfind(|one| lists(one).is_some());
-            let Some(line) = line.filter(|line| !is_before && lists(line) == Some(false)) else {
+            let line =
+                section.all("Options").into_iter().rfind(|one| allows_listing(one).is_some());
+            let Some(line) = line.filter(|line| !is_before && allows_listing(line) == Some(false))
+            else {
                 continue;
             };
             let is_folder = section.permits_files();
@@ -88,8 +90,8 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
-/// Whether a line lets Apache list folders; none if it says nothing about it.
-pub(super) fn lists(line: &Directive) -> Option<bool> {
+/// Whether a line allows the listing of folders; none if it says nothing about it.
+pub(super) fn allows_listing(line: &Directive) -> Option<bool> {
     let names = line.arguments.iter().map(|name| name.to_ascii_lowercase());
     let names: Vec<String> = names.collect();
     let has = |name: &str| names.iter().any(|one| one == name);
@@ -122,7 +124,7 @@ fn listing_file<'f>(
 
 /// What a line with `Options` says about lists.
 fn options_of(line: &Directive) -> Option<bool> {
-    line.is("Options").then(|| lists(line))?
+    line.is("Options").then(|| allows_listing(line))?
 }
 
 /// The line of a file that turns rewriting on or off.

@@ -1,6 +1,6 @@
 //! Who may see what at a site.
 
-use super::file_options::lists;
+use super::file_options::allows_listing;
 use super::host_import::{AreaSection, HostImport};
 use super::path_area::PathArea;
 use super::require_rules::{
@@ -274,13 +274,13 @@ impl<'a> HostImport<'_, 'a> {
     /// `Options`: which folders are listed.
     pub(super) fn listings(&mut self) {
         self.links();
-        self.lists_of_files();
+        self.listings_of_files();
         let sections = self.sections.clone();
         let mut found: Vec<(PathArea, bool, &'a Directive)> = Vec::new();
         for section in &sections {
             for line in section.all("Options") {
                 self.keep(line);
-                let Some(lists) = lists(line) else { continue };
+                let Some(lists) = allows_listing(line) else { continue };
                 let is_known = self.config.modules.contains("autoindex");
                 found.push((section.area.clone(), lists && is_known, line));
             }

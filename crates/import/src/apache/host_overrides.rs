@@ -164,7 +164,7 @@ impl<'a> HostImport<'_, 'a> {
             PathArea::Below(prefix) => self.folder_of(prefix),
             PathArea::Regex(_) => None,
         };
-        let Some(files) = self.htaccess_files_in(&folder.unwrap_or_else(|| self.root.clone()))
+        let Some(files) = self.htaccess_lines_in(&folder.unwrap_or_else(|| self.root.clone()))
         else {
             let why = "its folders are too many, too deep, or not readable: `.htaccess` files in \
                        them may have all that those of the document root may";

@@ -43,8 +43,8 @@ impl HostImport<'_, '_> {
         Some(files.iter().map(|file| file.lines.clone()).collect())
     }
 
-    /// The same for a folder.
-    pub(super) fn htaccess_files_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
+    /// The same for the files below a folder.
+    pub(super) fn htaccess_lines_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
         let files = self.files_below(folder)?;
         Some(files.into_iter().map(|file| file.lines).collect())
     }

@@ -53,7 +53,7 @@ fn imported(lines: &str, files: &[(&str, &str)]) -> Imported {
 const ROOT: &str = "DocumentRoot /srv/a\n<Directory /srv/a>\nRequire all granted\n\
                     AllowOverride All\n</Directory>\n";
 
-/// Whether some of these lines beside [`ROOT`] are left out as access.
+/// Expects that some of these lines beside [`ROOT`] are left out as access, or none.
 fn expect_left_out(lines: &str, files: &[(&str, &str)], is_access: bool) {
     let report = imported(&format!("{ROOT}{lines}"), files).report;
     assert_eq!(!report.keeps_access(), is_access, "{lines}\n{files:?}\n{report}");

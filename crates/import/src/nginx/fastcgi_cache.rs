@@ -264,10 +264,15 @@ impl<'a> ServerImport<'_, 'a> {
     }
 }
 
+/// The test of an `if`, without its parentheses.
+fn test_of(condition: &Directive) -> String {
+    let test = condition.arguments.join(" ");
+    test.trim_start_matches('(').trim_end_matches(')').trim().to_owned()
+}
+
 /// Whether a test for `$uri` may be true for a script of this name, in whatever folder.
 fn is_for_script(condition: &Directive, script: &str) -> bool {
-    let test = condition.arguments.join(" ");
-    let test = test.trim_start_matches('(').trim_end_matches(')').trim();
+    let test = test_of(condition);
     let parts: Vec<&str> = test.splitn(3, ' ').collect();
     let expression = match parts.as_slice() {
         ["$uri", "~", text] => text.trim_matches(QUOTES).to_owned(),
@@ -363,8 +368,7 @@ fn condition<'a>(
     line: &'a Directive,
     lines: &mut CacheLines<'a>,
 ) -> Result<(), (&'a Directive, &'static str)> {
-    let test = line.arguments.join(" ");
-    let test = test.trim_start_matches('(').trim_end_matches(')').trim();
+    let test = test_of(line);
     let parts: Vec<&str> = test.splitn(3, ' ').collect();
     let unquoted = |text: &str| text.trim_matches(QUOTES).to_owned();
     match parts.as_slice() {

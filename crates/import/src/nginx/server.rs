@@ -244,11 +244,9 @@ impl<'w, 'a> ServerImport<'w, 'a> {
         self.scripts = candidates.filter(|script| !script.is_empty()).filter(runs).collect();
         for script in self.scripts.iter().filter(|script| *script != ANY_SCRIPT) {
             let exact = LiteralPath { text: script.clone(), is_exact: true };
-            let path_info = format!("{script}/zz9");
             // A location such as `= /index.php` has no paths below the script.
-            let below = Some(path_info)
-                .filter(&runs)
-                .map(|_| LiteralPath { text: format!("{script}/"), is_exact: false });
+            let below = runs(&format!("{script}/zz9"))
+                .then(|| LiteralPath { text: format!("{script}/"), is_exact: false });
             let new = below.into_iter().chain([exact]).filter(|one| !self.literals.contains(one));
             self.literals.extend(new.collect::<Vec<_>>());
         }

@@ -217,9 +217,9 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
 }
 
 /// Pools keep their root directories: with two, a worker would know one script by two names, and
-/// the requests of a site carry one of them. A pool of another user is another pool: in the former
-/// root is the former user's code. The users have been looked up in both. Nor does one keep it that
-/// does not run. Returns whether one would have changed.
+/// the requests of a site carry one of them. Exceptions are a pool that does not run (`runs`), and
+/// one of another user: the former root has the former user's code. The users have been looked up
+/// in both configurations. Returns whether a root directory differs.
 pub fn keep_chroots(old: &Config, config: &mut Config, runs: impl Fn(&str) -> bool) -> bool {
     let mut differs = false;
     for pool in &mut config.pools {

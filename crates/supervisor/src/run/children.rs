@@ -33,8 +33,8 @@ pub(super) fn is_held(id: PoolId, pid: i32, held: &[ChildEnd]) -> bool {
     held.iter().any(|held| held.is_of(id, pid))
 }
 
-/// Whether a generation had the process that was reaped, and not just one before it with the same
-/// number, whose end is `held`: of that it has no worker any more, but its seat.
+/// Whether the process that was reaped is the owner's, and not only announced by it. The seat of a
+/// process with the same number, whose end is `held`, still has that number.
 fn is_new(owner: &PidOwner, pid: i32, held: &[ChildEnd]) -> bool {
     owner.claim != PidClaim::Announced || !is_held(owner.id, pid, held)
 }

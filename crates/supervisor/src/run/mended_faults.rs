@@ -71,7 +71,7 @@ impl Supervisor {
         }
         let is_startable =
             |name: &str| !found.stops_pool(name) && self.pools.current_of(name).is_none();
-        // A reload that left one running as it was, for its fault, is made up for.
+        // A pool that a reload left as it was, because of a fault, gets its new settings now.
         let compared = self.pools.compared(&self.plan.config);
         let is_late = compared.iter().any(|pool| {
             let was_left = self.plan.faults.stops_pool(pool.name) && pool.differs;

@@ -230,7 +230,7 @@ impl Groups {
         moved
     }
 
-    /// `until`: when the kernel has reclaimed memory for all pools for long enough.
+    /// Makes the group of a pool, and sets its limits. `until`: the end of the time for all writes.
     fn add(
         &mut self,
         pool: &Pool,

@@ -1,13 +1,12 @@
 //! A stream of HTTP/2 as a client.
 
 use std::future::poll_fn;
-use std::io;
-use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use std::{io, mem};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -318,6 +317,7 @@ impl Http2Client {
             None => {
                 inflow.end();
                 self.body = None;
+                self.trunk.body_is_over(self.respond.stream_id().into());
                 Ok(None)
             }
         }
@@ -460,8 +460,7 @@ impl HttpClient for Http2Client {
             _ => {}
         }
         self.invite_body(head).await?;
-        let memory = self.trunk.accounts.share().min(MEMORY_BYTES);
-        let mut collected = Collected::within(limit, memory);
+        let mut collected = Collected::within(limit, self.trunk.accounts.share().min(MEMORY_BYTES));
         let mut pace = StreamPace::of_body(&self.trunk);
         while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
             collected.add(&bytes, place).await?;
@@ -471,6 +470,7 @@ impl HttpClient for Http2Client {
             }
         }
         self.body = None;
+        self.trunk.body_is_over(self.respond.stream_id().into());
         let body = collected.finish(place).await?;
         if let Body::File(_) = body {
             let _ = self.trunk.resize_body(mem::take(&mut self.body_bytes), 0);

@@ -122,6 +122,11 @@ impl ConnectionState {
         self.accounts.end(self.memory(), request);
     }
 
+    /// Releases the trailers of a request, whose body has ended.
+    pub fn body_is_over(&self, stream: u32) {
+        self.accounts.body_is_over(self.memory(), stream);
+    }
+
     /// Handles an event of the frame parser.
     pub fn seen(&self, what: FrameEvent) {
         if let FrameEvent::FrameSize(bytes) = what {

@@ -67,9 +67,10 @@ pub struct Frames {
     is_reported: bool,
     /// The current frame is SETTINGS.
     is_settings: bool,
-    /// A setting of it, as far as it has arrived.
+    /// The current setting of it, as far as it has arrived.
     setting: [u8; SETTING_BYTES],
-    has_setting: usize,
+    /// Bytes of that which have arrived.
+    setting_length: usize,
 }
 
 impl Frames {
@@ -88,7 +89,7 @@ impl Frames {
             is_reported: false,
             is_settings: false,
             setting: [0; SETTING_BYTES],
-            has_setting: 0,
+            setting_length: 0,
         }
     }
 
@@ -134,10 +135,10 @@ impl Frames {
     /// Bytes of SETTINGS have arrived.
     fn settings_came(&mut self, bytes: &[u8], report: &mut impl FnMut(FrameEvent)) {
         for byte in bytes {
-            self.setting[self.has_setting] = *byte;
-            self.has_setting = (self.has_setting + 1) % SETTING_BYTES;
+            self.setting[self.setting_length] = *byte;
+            self.setting_length = (self.setting_length + 1) % SETTING_BYTES;
             let [a, b, value @ ..] = self.setting;
-            if self.has_setting == 0 && [a, b] == MAX_FRAME_SIZE {
+            if self.setting_length == 0 && [a, b] == MAX_FRAME_SIZE {
                 report(FrameEvent::FrameSize(u32::from_be_bytes(value) as usize));
             }
         }
@@ -148,7 +149,7 @@ impl Frames {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
-        (self.is_settings, self.has_setting) = (kind == SETTINGS, 0);
+        (self.is_settings, self.setting_length) = (kind == SETTINGS, 0);
         match kind {
             HEADERS => {
                 self.is_trailers = stream <= self.last;

@@ -42,7 +42,7 @@ pub struct StreamAccounts {
     /// The address that the requests' memory is accounted to, if it is accounted. It stays the same
     /// when the configuration changes, so that the account balances.
     address: Option<Address>,
-    /// Likewise.
+    /// Who shares the connection. It stays the same when the configuration changes.
     peer: PeerKind,
     /// The share of received bytes that belongs to requests.
     pub noise: Noise,
@@ -218,6 +218,11 @@ impl StreamAccounts {
         })
     }
 
+    /// The body of a request has ended: h2 has dropped its trailers.
+    pub fn body_is_over(&self, memory: &RequestMemory, stream: u32) {
+        self.let_go(memory, self.trailers.forget(stream));
+    }
+
     /// Accounts for frames of an incomplete header block.
     fn fields_came(&self, memory: &RequestMemory, bytes: usize) -> Result<(), &'static str> {
         if self.open.load(Ordering::Relaxed).is_multiple_of(2) {
@@ -348,6 +353,13 @@ mod tests {
             accounts.end(&memory, EndedRequest { stream, bytes, body_bytes: 0, end });
         }
         assert_eq!(accounts.held.load(Ordering::Relaxed), 0);
+        // h2 drops those of a body that has ended, while the request goes on.
+        begin(63);
+        let without = accounts.held.load(Ordering::Relaxed);
+        assert_eq!(came(63), Ok(()));
+        assert!(accounts.held.load(Ordering::Relaxed) > without);
+        accounts.body_is_over(&memory, 63);
+        assert_eq!(accounts.held.load(Ordering::Relaxed), without);
         // Those of a request that never begins.
         assert_eq!(came(101), Ok(()));
         begin(103);

@@ -1,4 +1,4 @@
-//! Trailers of a connection's requests in progress, which h2 holds until their streams end.
+//! Trailers of a connection's requests in progress, which h2 holds until their bodies are dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

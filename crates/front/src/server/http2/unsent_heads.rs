@@ -11,13 +11,13 @@ use crate::net::client_memory;
 /// that a script may send has room, unless it has more than 3,000 headers.
 const HEADS_BYTES: usize = 768 * 1024;
 /// Bytes of them that have room however much all clients hold. The first section of a connection
-/// has room up to [`HEADS_BYTES`], and so has each one of at most [`ORDINARY_BYTES`].
+/// has room up to [`HEADS_BYTES`], and one of at most [`ORDINARY_BYTES`] beyond that, too.
 const OWN_BYTES: usize = 64 * 1024;
 /// Bytes of the sections that most responses have. A client that waits for nothing but the bodies
 /// of other responses loses none of these.
 const ORDINARY_BYTES: usize = 8 * 1024;
 /// Bytes that a connection may hold beyond [`HEADS_BYTES`] for such sections: one of each of 128
-/// streams. Only interim responses reach it.
+/// streams. Interim responses and streams that the client has reset reach it.
 const ALL_ORDINARY_BYTES: usize = 128 * ORDINARY_BYTES;
 /// Bytes of a section that is not accounted for, as most are: a mark on each response would cost
 /// more than the memory it bounds. 128 streams have 512 KiB of them.
@@ -74,7 +74,7 @@ impl UnsentHeads {
         true
     }
 
-    /// Handles the encoding of a section, which h2 holds on until it is written.
+    /// Handles the encoding of a section, which h2 holds until it is written.
     pub fn encoded(&self, bytes: usize) {
         self.encoded.fetch_add(bytes, Ordering::Relaxed);
     }
