@@ -38,7 +38,9 @@ impl ClientMemory {
     /// no others, who have theirs all the same.
     pub fn holds(&mut self, bytes: usize) {
         let others = USED.load(Ordering::Relaxed).saturating_sub(self.counted);
-        let bytes = share(others, bytes).saturating_sub(LEAST_BYTES);
+        // What has been counted stays so until the client holds less.
+        let most = share(others, bytes).saturating_sub(LEAST_BYTES).max(self.counted);
+        let bytes = bytes.saturating_sub(LEAST_BYTES).min(most);
         if bytes > self.counted {
             USED.fetch_add(bytes - self.counted, Ordering::Relaxed);
         } else if bytes < self.counted {
@@ -77,6 +79,11 @@ mod tests {
         let mut clients: Vec<ClientMemory> = (0..40).map(|_| ClientMemory::default()).collect();
         clients.iter_mut().for_each(|client| client.holds(1 << 20));
         assert!(limit(MOST) > LEAST_BYTES);
+        let counted =
+            |clients: &[ClientMemory]| clients.iter().map(|one| one.counted).sum::<usize>();
+        let before = counted(&clients);
+        clients.iter_mut().for_each(|client| client.holds(1 << 20));
+        assert!(counted(&clients) >= before, "what is held is counted as long as it is");
     }
 
     #[test]
