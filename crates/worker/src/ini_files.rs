@@ -41,3 +41,23 @@ fn read_file(path: &Path) -> io::Result<()> {
         false => Err(io::Error::other("it is no regular file")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_settings_can_be_read_and_a_fifo_and_a_folder_cannot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("php.ini"), "").unwrap();
+        let made = std::process::Command::new("mkfifo").arg(path("fifo")).status();
+        assert!(made.unwrap().success());
+        for file in [path("php.ini"), "/dev/null".into()] {
+            assert!(read_file(&file).is_ok(), "{}", file.display());
+        }
+        for file in [path("fifo"), path("missing"), folder.path().to_owned()] {
+            assert!(read_file(&file).is_err(), "{}", file.display());
+        }
+    }
+}

@@ -293,7 +293,7 @@ fn size(size: maitred_scoreboard::Size) -> Size {
         workers: size.workers,
         binding: size.binding_name().to_owned(),
         terms: terms.map(|(name, workers)| (name.to_owned(), workers)).collect(),
-        cores: size.cores as f64 / 1000.0,
+        cores: size.cores as f64 / THOUSANDTHS,
         cpu_seconds: size.cpu_micros.map(seconds),
         blocked_seconds: seconds(size.blocked_micros),
         hanging: size.hanging,
