@@ -18,6 +18,13 @@ pub struct Invalidated {
     pub unstored: Vec<DroppedPages>,
 }
 
+impl Invalidated {
+    /// Whether there are no pages.
+    pub fn is_empty(&self) -> bool {
+        [&self.named, &self.changed, &self.unstored].iter().all(|pages| pages.is_empty())
+    }
+}
+
 impl Cache {
     /// Drops pages as [`Cache::purge`] does, but other nodes are not waited for: no client of a
     /// page waits for those.

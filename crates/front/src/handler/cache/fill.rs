@@ -325,9 +325,6 @@ impl<'a> Fill<'a> {
     /// Drops the pages that the response invalidates, before any client sees the response. Those of
     /// another tenant, whose site has the host since a reload, are not the request's to invalidate.
     fn purge(&mut self, said: &CgiHeaders) {
-        if !self.cache.knows(self.of) {
-            return;
-        }
         let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
@@ -347,7 +344,9 @@ impl<'a> Fill<'a> {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             pages.named.extend(asked.into_iter().map(of_site));
         }
-        self.purged = self.cache.invalidate(&pages);
+        if !pages.is_empty() && self.cache.knows(self.of) {
+            self.purged = self.cache.invalidate(&pages);
+        }
     }
 
     /// Returns when the purge of the pages that the response invalidates is recorded, other fronts

@@ -1,7 +1,7 @@
 //! Parses the frames that a client sends (RFC 9113 §4.1), for limits that h2 does not have:
-//! trailers are held in memory until the stream ends, and incomplete header blocks until they are
-//! complete, at up to a hundred times their encoded size. The size of frames that the client
-//! accepts is also that of h2's buffers.
+//! trailers are held in memory until the body of their request is dropped, and incomplete header
+//! blocks until they are complete, at up to a hundred times their encoded size. The size of frames
+//! that the client accepts is also that of h2's buffers.
 
 /// The connection preface (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -16,7 +16,7 @@ const SHARED_BYTES: usize = 512 * 1024;
 const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
-/// Bytes of trailers, as received, for all requests of a connection that are in progress.
+/// Bytes of trailers, as received, for all requests of a connection whose bodies are not over.
 const TRAILERS_BYTES: usize = 4 * 1024;
 /// The same for a trusted proxy, whose connection has the requests of many clients: 16 KiB for each
 /// of 128 requests. Their memory is limited with that of requests.

@@ -98,20 +98,19 @@ impl GenerationState {
 
     /// Whether this worker is ordered, and may be announced with this pid.
     pub fn expects(&self, worker: WorkerId, pid: i32) -> bool {
-        let place = usize::try_from(worker.seat).ok().and_then(|seat| self.places.get(seat));
-        let is_ordered = place.is_some_and(|place| {
-            place.incarnation == worker.incarnation
-                && matches!(place.state, SeatState::Ordered { .. })
-        });
+        let is_ordered = matches!(self.seated_state(worker), Some(SeatState::Ordered { .. }));
         is_ordered && pid > 1 && !self.knows(pid)
     }
 
     /// Whether this worker was announced with this pid, or sits in its seat.
     pub fn has(&self, worker: WorkerId, pid: i32) -> bool {
-        let place = usize::try_from(worker.seat).ok().and_then(|seat| self.places.get(seat));
-        place.is_some_and(|place| {
-            place.incarnation == worker.incarnation && place.state.pid() == Some(pid)
-        })
+        self.seated_state(worker).is_some_and(|state| state.pid() == Some(pid))
+    }
+
+    /// The state of the seat of a worker, if no other was ordered for it since.
+    fn seated_state(&self, worker: WorkerId) -> Option<&SeatState> {
+        let place = self.places.get(usize::try_from(worker.seat).ok()?)?;
+        (place.incarnation == worker.incarnation).then_some(&place.state)
     }
 
     /// Whether this pid sits in a seat, or was announced for one.
