@@ -97,6 +97,18 @@ impl Process {
         Stat::read(self.pid).is_some_and(|now| now.started == self.started && now.state != 'Z')
     }
 
+    /// A size in bytes of its `/proc/PID/status`, as `VmHWM` (proc_pid_status(5)).
+    ///
+    /// # Panics
+    /// When it has ended, or the file has no such size.
+    pub fn memory(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.pid);
+        let text = fs::read_to_string(path).expect("its status can be read");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or_else(|| panic!("no {name} in {text}")) * 1024
+    }
+
     /// Sends it a signal; nothing happens if it has ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = self.is_running().then(|| Pid::from_raw(self.pid)).flatten() {

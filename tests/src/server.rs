@@ -397,6 +397,23 @@ impl Server {
         self.titled(FRONT).pop()
     }
 
+    /// The memory of the front without the pages of files, in bytes.
+    ///
+    /// # Panics
+    /// When no front runs.
+    pub fn front_memory(&self) -> u64 {
+        self.front().expect("the front runs").memory("RssAnon")
+    }
+
+    /// The most memory that the front has had, without the pages of files, in bytes.
+    ///
+    /// # Panics
+    /// When no front runs.
+    pub fn front_peak(&self) -> u64 {
+        let front = self.front().expect("the front runs");
+        front.memory("VmHWM") - front.memory("RssFile")
+    }
+
     /// The zygote of pool `www`, if it runs now.
     pub fn zygote(&self) -> Option<Process> {
         self.processes().into_iter().rfind(is_zygote)

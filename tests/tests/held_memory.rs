@@ -1,6 +1,5 @@
 //! The memory of the front for all clients that do not read their responses.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -29,16 +28,6 @@ const WINDOW: (u16, u32) = (4, 1 << 30);
 /// A page that no socket's buffers hold.
 const LARGE: &str = "<?php for ($i = 0; $i < 40; $i++) { echo str_repeat('x', 100_000); flush(); }";
 
-/// A value in bytes of the front's `/proc/PID/status`.
-fn memory(server: &Server, name: &str) -> u64 {
-    let front = server.front().expect("the front runs");
-    let path = format!("/proc/{}/status", front.pid);
-    let text = fs::read_to_string(path).expect("its status can be read");
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next());
-    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
-}
-
 /// Sends the request, and does not read the response. The socket buffers this many bytes.
 fn send_only(server: &Server, request: &[u8], buffer: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).expect("the server accepts");
@@ -66,7 +55,8 @@ fn http2_request(path: &str) -> Vec<u8> {
 fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_back() {
     let root = document_root(&[("large.php", LARGE), ("hello.php", "<?php echo 'hello';")]);
     let server = Setup::new(root.path()).workers(2).start();
-    let before = memory(&server, "VmRSS:");
+    let front = server.front().expect("the front runs");
+    let before = front.memory("VmRSS");
     for request in [Request::get("/large.php").to_bytes(), http2_request("/large.php")] {
         let clients: Vec<_> = (0..CLIENTS).map(|_| send_only(&server, &request, 4096)).collect();
         for client in &clients {
@@ -78,12 +68,12 @@ fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_ba
             let response = Connection::open(server.address()).ask(&Request::get("/hello.php"));
             assert_eq!(response.expect("a response").text(), "hello");
         }
-        let most = memory(&server, "VmHWM:");
+        let most = front.memory("VmHWM");
         println!("{} MiB became {} MiB", before >> 20, most >> 20);
         assert!(most <= before + MOST, "{} MiB became {}", before >> 20, most >> 20);
         drop(clients);
         wait::until_true("the memory to be given back", || {
-            memory(&server, "VmRSS:") <= before + MOST_AFTER
+            front.memory("VmRSS") <= before + MOST_AFTER
         });
     }
     server.stop();
@@ -102,7 +92,8 @@ fn responses_of_upstream_servers_that_clients_stop_to_read_share_a_limit() {
     let root = proxied::site();
     let url = format!("http://{}", upstream.address());
     let server = proxied::proxied(&root, &url, "");
-    let before = memory(&server, "VmRSS:");
+    let front = server.front().expect("the front runs");
+    let before = front.memory("VmRSS");
     for request in [Request::get("/app/").to_bytes(), http2_request("/app/")] {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
@@ -114,7 +105,7 @@ fn responses_of_upstream_servers_that_clients_stop_to_read_share_a_limit() {
             .collect();
         let response = Connection::open(server.address()).ask(&Request::get("/"));
         assert_eq!(response.expect("a response").text(), "php");
-        let most = memory(&server, "VmHWM:");
+        let most = front.memory("VmHWM");
         println!("{} MiB became {} MiB", before >> 20, most >> 20);
         assert!(most <= before + MOST_OF_UPSTREAM, "{} MiB became {}", before >> 20, most >> 20);
         drop(clients);

@@ -2,7 +2,7 @@
 //! bounds, and is given back afterwards.
 
 use std::cell::Cell;
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -49,27 +49,6 @@ fn site() -> TempDir {
             echo bin2hex(random_bytes(100_000)); flush(); usleep(20_000); echo 'x';",
         ),
     ])
-}
-
-/// A figure of `/proc/PID/status` of the front, in bytes.
-fn figure(server: &Server, name: &str) -> u64 {
-    let front = server.front().expect("the front runs");
-    let path = format!("/proc/{}/status", front.pid);
-    let text = fs::read_to_string(path).expect("its status can be read");
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1));
-    let kib = kib.and_then(|kib| kib.parse::<u64>().ok());
-    kib.unwrap_or_else(|| panic!("no {name} in {text}")) * 1024
-}
-
-/// Its memory without the pages of files.
-fn resident(server: &Server) -> u64 {
-    figure(server, "RssAnon")
-}
-
-/// The most memory that it has ever had, without the pages of files.
-fn peak(server: &Server) -> u64 {
-    figure(server, "VmHWM") - figure(server, "RssFile")
 }
 
 fn mib(bytes: u64) -> u64 {
@@ -130,7 +109,7 @@ fn heads_that_are_larger_unpacked_than_sent_are_held_within_bounds_and_given_bac
     let mut warm = Connection::open(server.address(), &[]);
     warm.ask(1, "/hello.php");
     assert_eq!(warm.text(1), "hello");
-    let before = resident(&server);
+    let before = server.front_memory();
     let mut clients: Vec<_> = Vec::new();
     // All are held together, but sent in parts: a front without optimization that unpacks all of
     // them at once, on a busy machine, shows no sign of life for so long that it is replaced.
@@ -142,15 +121,15 @@ fn heads_that_are_larger_unpacked_than_sent_are_held_within_bounds_and_given_bac
     // The warm connection is served beside them.
     warm.ask(3, "/hello.php");
     assert_eq!(warm.text(3), "hello");
-    let height = peak(&server);
+    let height = server.front_peak();
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     let taken = height.saturating_sub(before);
     assert!(taken <= HEIGHT, "{} MiB became {}", mib(before), mib(height));
     drop(clients);
     wait::until_within("the memory to be given back", LATER, || {
-        (resident(&server) <= before + REST).then_some(())
+        (server.front_memory() <= before + REST).then_some(())
     });
-    println!("{} MiB afterwards", mib(resident(&server)));
+    println!("{} MiB afterwards", mib(server.front_memory()));
     honest.assert_well_served();
     server.stop();
 }
@@ -163,7 +142,7 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
     client.ask(1, "/page.php");
     client.wait_for("the head", |frame| frame.kind == HEADERS && frame.stream == 1);
-    let before = resident(&server);
+    let before = server.front_memory();
     for number in 1..STREAMS {
         client.ask(1 + 2 * number, "/page.php");
     }
@@ -176,7 +155,7 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     let mut other = Connection::open(server.address(), &[]);
     other.ask(1, "/hello.php");
     assert_eq!(other.text(1), "hello");
-    let height = peak(&server);
+    let height = server.front_peak();
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     drop(client);
@@ -195,7 +174,7 @@ fn compressed_responses_that_end_early_hold_no_encoders_while_their_clients_read
         (":authority", "localhost"),
         ("accept-encoding", "br"),
     ]);
-    let before = resident(&server);
+    let before = server.front_memory();
     let mut clients = Vec::new();
     for _ in 0..2 {
         let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
@@ -215,9 +194,9 @@ fn compressed_responses_that_end_early_hold_no_encoders_while_their_clients_read
     other.ask(1, "/hello.php");
     assert_eq!(other.text(1), "hello");
     wait::until("the memory to be given back", || {
-        (resident(&server) <= before + HEIGHT).then_some(())
+        (server.front_memory() <= before + HEIGHT).then_some(())
     });
-    println!("{} MiB before, {} MiB now", mib(before), mib(resident(&server)));
+    println!("{} MiB before, {} MiB now", mib(before), mib(server.front_memory()));
     drop(clients);
     server.stop();
 }
@@ -241,12 +220,12 @@ fn listings_that_their_client_does_not_read_are_bounded_together() {
     write_file(root.path(), "few/one.txt", b"");
     let setup = Setup::new(root.path()).workers(2).top("request_memory = \"4M\"");
     let server = setup.site("autoindex = [\"/list/*\", \"/few/*\"]").start();
-    let before = resident(&server);
+    let before = server.front_memory();
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
     let asked = |number| frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &get("/list/"));
     client.send(&(0..STREAMS).flat_map(asked).collect::<Vec<_>>()).expect("they are taken");
     wait_for_heads(&mut client);
-    let height = peak(&server);
+    let height = server.front_peak();
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     server.expect_log(0, "all requests in progress would exceed `request_memory`");
@@ -271,7 +250,7 @@ fn pieces_of_files_that_are_not_cached_are_bounded_for_each_connection() {
     let file = File::open(root.path().join("large.bin")).expect("the file is there");
     file.sync_all().expect("the file is written");
     let server = Setup::new(root.path()).start();
-    let before = resident(&server);
+    let before = server.front_memory();
     let asked = |number: u32| {
         let head = fields(&[
             (":method", "GET"),
@@ -292,7 +271,7 @@ fn pieces_of_files_that_are_not_cached_are_bounded_for_each_connection() {
         wait_for_heads(&mut client);
         clients.push(client);
     }
-    let height = peak(&server);
+    let height = server.front_peak();
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     drop(clients);
@@ -315,7 +294,7 @@ fn fields_that_follow_bodies_are_bounded_for_each_connection() {
     write_file(root.path(), "large.txt", &[b'x'; 300_000]);
     let server = Setup::new(root.path()).start();
     let honest = Honest::ask(server.address());
-    let before = resident(&server);
+    let before = server.front_memory();
     let many = vec![0x80 | 62; 1900];
     for _ in 0..20 {
         let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
@@ -333,7 +312,7 @@ fn fields_that_follow_bodies_are_bounded_for_each_connection() {
         let code = client.goaway();
         assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
     }
-    let height = peak(&server);
+    let height = server.front_peak();
     println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     honest.assert_well_served();
@@ -522,7 +501,7 @@ fn bodies_that_never_become_complete_hold_bounded_memory_and_refuse_no_header() 
     let root = site();
     let (server, listener) = behind_a_proxy(&root, "request_memory = \"16M\"");
     assert_served(&server, HONEST);
-    let before = resident(&server);
+    let before = server.front_memory();
     let address = |number: usize| format!("203.0.{}.{}", 100 + number / 100, 1 + number % 100);
     let mut clients = Vec::new();
     for number in 0..UPLOADERS {
@@ -532,7 +511,7 @@ fn bodies_that_never_become_complete_hold_bounded_memory_and_refuse_no_header() 
     }
     assert_served(&server, HONEST);
     assert!(held(listener) <= UPLOAD_MEMORY, "{} bytes", held(listener));
-    let taken = resident(&server).saturating_sub(before);
+    let taken = server.front_memory().saturating_sub(before);
     println!("{} MiB before, {} MiB more", mib(before), mib(taken));
     // What streams and tasks take beside that, in a build without optimization.
     let allowed = UPLOAD_MEMORY + OWN * UPLOADERS as u64 + REST;

@@ -217,19 +217,6 @@ fn is_hit(server: &Server, target: &str) -> bool {
     answer.header("Cache-Status").is_some_and(|said| said.contains("; hit;"))
 }
 
-/// The most memory that the front has had, without the pages of files.
-fn peak(server: &Server) -> u64 {
-    let front = server.front().expect("there is a front");
-    let path = format!("/proc/{}/status", front.pid);
-    let status = fs::read_to_string(path).expect("its status can be read");
-    let figure = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.expect("a figure") * 1024
-    };
-    figure("VmHWM:") - figure("RssFile:")
-}
-
 #[test]
 fn clients_that_do_not_read_a_page_from_disk_share_one_copy_of_it() {
     const TARGET: &str = "/?mb=8";
@@ -237,7 +224,7 @@ fn clients_that_do_not_read_a_page_from_disk_share_one_copy_of_it() {
     let (server, _folders) = server_of_large_pages("16M");
     assert!(!is_hit(&server, TARGET));
     assert!(is_hit(&server, TARGET), "it is on disk");
-    let before = peak(&server);
+    let before = server.front_peak();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address()).expect("the server accepts");
@@ -258,7 +245,7 @@ fn clients_that_do_not_read_a_page_from_disk_share_one_copy_of_it() {
         streams.wait_for("a response to begin", head).expect("a header");
     }
     assert!(is_hit(&server, TARGET), "who reads gets the page, too");
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.front_peak().saturating_sub(before);
     println!("the front had {before} bytes, and {grown} more");
     assert!(grown < BESIDE_BYTES, "{grown}");
     drop((clients, streams));
@@ -274,7 +261,7 @@ fn pages_from_disk_that_clients_do_not_read_are_bounded_together_and_served_all_
         assert!(!is_hit(&server, &target(page)));
     }
     assert!(is_hit(&server, &target(0)));
-    let before = peak(&server);
+    let before = server.front_peak();
     let connections: Vec<_> = (0..PAGES)
         .map(|page| {
             let settings = [(INITIAL_WINDOW_SIZE, 0)];
@@ -285,7 +272,7 @@ fn pages_from_disk_that_clients_do_not_read_are_bounded_together_and_served_all_
             connection
         })
         .collect();
-    let grown = peak(&server).saturating_sub(before);
+    let grown = server.front_peak().saturating_sub(before);
     println!("the front had {before} bytes, and {grown} more");
     assert!(grown < BESIDE_BYTES, "{grown}");
     let last = target(PAGES - 1);

@@ -18,21 +18,12 @@ use maitred_tests::server::Setup;
 use maitred_tests::tls::served_with;
 use maitred_tests::{Target, wait};
 
-/// The highest private memory of a process, in bytes.
-fn peak(pid: i32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let word = line.and_then(|line| line.split_whitespace().nth(1));
-    word.and_then(|word| word.parse::<usize>().ok()).expect("a number") * 1024
-}
-
 #[test]
 fn an_upload_of_100_megabytes_takes_next_to_no_memory_and_no_disk() {
     let (root, node) = (site(), Node::start());
     let server = proxied(&root, &node.url(), "");
-    let front = server.front().expect("a front runs").pid;
     assert_eq!(http::get(server.address(), "/app/seen").status, 200);
-    let before = peak(front);
+    let before = server.front_peak();
     let mut client = Connection::open(server.address());
     let length = 100 * MIB;
     let head = format!("PUT /app/digest HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
@@ -44,8 +35,8 @@ fn an_upload_of_100_megabytes_takes_next_to_no_memory_and_no_disk() {
     }
     let answer = client.read_response(false).unwrap();
     assert!(answer.text().starts_with(&format!("{length} ")), "{}", said(&answer));
-    let grown = peak(front).saturating_sub(before);
-    assert!(grown < 16 * MIB, "the front has grown by {grown} bytes");
+    let grown = server.front_peak().saturating_sub(before);
+    assert!(grown < 16 * MIB as u64, "the front has grown by {grown} bytes");
 }
 
 #[test]
@@ -68,12 +59,11 @@ fn what_a_client_does_not_read_is_not_fetched() {
         told.send(sent).unwrap();
     });
     let server = proxied(&root, &back.url(), "");
-    let front = server.front().expect("a front runs").pid;
     let mut client = Connection::open(server.address());
     client.send(&Request::get("/app/large").to_bytes()).unwrap();
     let sent = written.recv().expect("the server behind stops");
     assert!(sent < 64 * MIB, "{sent} bytes were fetched without a client");
-    assert!(peak(front) < 128 * MIB);
+    assert!(server.front_peak() < 128 * MIB as u64);
     assert_eq!(client.read_head().unwrap().status, 200);
 }
 

@@ -1,7 +1,6 @@
 //! The memory of the front for header sections of responses that clients of HTTP/2 do not read.
 
 use std::cell::Cell;
-use std::fs;
 
 use maitred_tests::Target;
 use maitred_tests::http::{Connection as Http1, Request};
@@ -28,21 +27,8 @@ fn site() -> TempDir {
     ])
 }
 
-/// The most memory that the front has ever had, without the pages of files, in bytes.
-fn peak(server: &Server) -> u64 {
-    let front = server.front().expect("the front runs");
-    let path = format!("/proc/{}/status", front.pid);
-    let text = fs::read_to_string(path).expect("its status can be read");
-    let figure = |name| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
-    };
-    figure("VmHWM:") - figure("RssFile:")
-}
-
 fn assert_bounded(server: &Server, before: u64) {
-    let most = peak(server);
+    let most = server.front_peak();
     println!("{} MiB became {} MiB", before >> 20, most >> 20);
     assert!(most <= before + MOST, "{} MiB became {}", before >> 20, most >> 20);
 }
@@ -66,7 +52,7 @@ fn header_sections_that_clients_do_not_read_are_bounded_together() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
     wait_for_workers(&server);
-    let before = peak(&server);
+    let before = server.front_peak();
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let mut client = Connection::open(server.address(), &[]);
@@ -89,7 +75,7 @@ fn header_sections_are_given_back_before_their_bodies_are_read() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
     wait_for_workers(&server);
-    let before = peak(&server);
+    let before = server.front_peak();
     let mut clients = Vec::new();
     for _ in 0..3 {
         let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);

@@ -48,8 +48,8 @@ impl HostImport<'_, '_> {
     /// `.htaccess` files that choose another pool of php-fpm than that of the site, or by which PHP
     /// runs files here that Apache sends.
     pub(super) fn handlers_of_files(&mut self) {
-        let files = self.override_line.and_then(|_| self.htaccess_lines()).unwrap_or_default();
-        files.iter().for_each(|lines| self.handlers_in(lines, &PathArea::all()));
+        let files = self.override_line.and_then(|_| self.files_of_site()).unwrap_or_default();
+        files.iter().for_each(|file| self.handlers_in(&file.lines, &PathArea::all()));
     }
 
     fn handlers_in(&mut self, lines: &[Directive], area: &PathArea) {

@@ -2,7 +2,7 @@
 //! are not set here.
 
 use super::host_import::HostImport;
-use super::htaccess_lines::all_lines;
+use super::htaccess_lines::{HtaccessFile, all_lines};
 use super::rewrite_chain::variables_of;
 use crate::source_directive::Directive;
 
@@ -21,14 +21,14 @@ const REDIRECTED: &str = "REDIRECT_";
 impl<'a> HostImport<'_, 'a> {
     /// The lines that set a variable for which a `.htaccess` file of the site asks.
     pub(super) fn variables_of_files(&mut self) {
-        let files = self.override_line.and_then(|_| self.htaccess_lines()).unwrap_or_default();
+        let files = self.override_line.and_then(|_| self.files_of_site()).unwrap_or_default();
         let lines = self.sections.iter().flat_map(|one| one.directives.iter().copied());
         let lines: Vec<&'a Directive> = lines.collect();
         for line in lines {
             let names = variables_set(line);
             let mut asking = names.iter().filter(|name| !name.starts_with(AUTHORIZATION));
-            let asks =
-                asking.find_map(|name| files.iter().find_map(|file| asking_line(file, name)));
+            let asks = asking
+                .find_map(|name| files.iter().find_map(|file| asking_line(&file.lines, name)));
             if let Some(asks) = asks {
                 let why = format!(
                     "`{}` at {} asks for a variable that is not set here: write this line into \
@@ -43,13 +43,14 @@ impl<'a> HostImport<'_, 'a> {
     }
 
     /// `HostnameLookups`, if a `.htaccess` file decides by names of hosts.
-    fn host_names_of_files(&mut self, files: &[Vec<Directive>]) {
+    fn host_names_of_files(&mut self, files: &[HtaccessFile]) {
         let sections = self.sections.iter().filter(|one| one.section.is_some());
         let own = sections.filter_map(|one| one.last(LOOKUPS));
         let lines = self.of_host(LOOKUPS).into_iter().chain(own);
         let is_on = |line: &&Directive| !line.first().eq_ignore_ascii_case("off");
         let lines: Vec<&'a Directive> = lines.filter(is_on).collect();
-        let asks = files.iter().flat_map(|file| all_lines(file)).find(|line| asks_for_host(line));
+        let asks =
+            files.iter().flat_map(|file| all_lines(&file.lines)).find(|line| asks_for_host(line));
         let Some(asks) = asks else { return };
         for line in lines {
             let why = format!(

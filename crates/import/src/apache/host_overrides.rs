@@ -164,14 +164,13 @@ impl<'a> HostImport<'_, 'a> {
             PathArea::Below(prefix) => self.folder_of(prefix),
             PathArea::Regex(_) => None,
         };
-        let Some(files) = self.htaccess_lines_in(&folder.unwrap_or_else(|| self.root.clone()))
-        else {
+        let Some(files) = self.files_below(&folder.unwrap_or_else(|| self.root.clone())) else {
             let why = "its folders are too many, too deep, or not readable: `.htaccess` files in \
                        them may have all that those of the document root may";
             return self.report.access_left_out(&line.place, &line.shown(), why);
         };
         let find = |by: &Overrides, but: &Overrides| {
-            files.iter().find_map(|lines| allowed_line(lines, by, but))
+            files.iter().find_map(|file| allowed_line(&file.lines, by, but))
         };
         if let Some(more) = find(&here, &in_apache) {
             let why = format!(

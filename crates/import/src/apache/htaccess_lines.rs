@@ -36,20 +36,7 @@ pub(super) fn all_lines(file: &[Directive]) -> Vec<&Directive> {
 }
 
 impl HostImport<'_, '_> {
-    /// The lines of the `.htaccess` files of the site but those with syntax errors; none if not all
-    /// files can be read.
-    pub(super) fn htaccess_lines(&self) -> Option<Vec<Vec<Directive>>> {
-        let files = self.files_of_site()?;
-        Some(files.iter().map(|file| file.lines.clone()).collect())
-    }
-
-    /// The same for the files below a folder.
-    pub(super) fn htaccess_lines_in(&self, folder: &str) -> Option<Vec<Vec<Directive>>> {
-        let files = self.files_below(folder)?;
-        Some(files.into_iter().map(|file| file.lines).collect())
-    }
-
-    /// The `.htaccess` files of the site with their folders.
+    /// The `.htaccess` files of the site but those with syntax errors.
     pub(super) fn files_of_site(&self) -> FilesOfSite {
         let read = || self.files_below(&self.root).map(Rc::from);
         self.htaccess_files.get_or_init(read).clone()
@@ -57,13 +44,13 @@ impl HostImport<'_, '_> {
 
     /// Files of users that `.htaccess` files name and that the front does not read.
     pub(super) fn users_of_files(&mut self) {
-        let Some(files) = self.override_line.and_then(|_| self.htaccess_lines()) else { return };
+        let Some(files) = self.override_line.and_then(|_| self.files_of_site()) else { return };
         let root = PathArea::Below(self.root.clone());
         let is_outside = |line: &&Directive| {
             let is_file = line.is("AuthUserFile") || line.is("AuthGroupFile");
             is_file && !root.has(&self.config.absolute(line.first()))
         };
-        let lines = files.iter().flat_map(|lines| all_lines(lines)).filter(is_outside);
+        let lines = files.iter().flat_map(|file| all_lines(&file.lines)).filter(is_outside);
         for line in lines {
             let why = "requests with a password get a 500, since the file is outside of the \
                        document root: write its folder into `htaccess_users` of the site";
@@ -71,7 +58,8 @@ impl HostImport<'_, '_> {
         }
     }
 
-    fn files_below(&self, folder: &str) -> Option<Vec<HtaccessFile>> {
+    /// The same of a folder; none if not all files can be read.
+    pub(super) fn files_below(&self, folder: &str) -> Option<Vec<HtaccessFile>> {
         let names = self.files.below(folder, ".htaccess")?;
         if names.iter().any(|name| self.files.read(name).is_err()) {
             return None;

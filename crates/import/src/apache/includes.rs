@@ -1,5 +1,7 @@
 //! Pages with server-side includes, which are not evaluated here: their source is not sent.
 
+use std::rc::Rc;
+
 use super::host_import::{AreaSection, HostImport};
 use super::host_scripts::{ANY_SCRIPT, files_with, is_of_php, program_extensions};
 use super::htaccess_lines::all_lines;
@@ -17,11 +19,12 @@ impl<'a> HostImport<'_, 'a> {
     /// Denies the pages whose server-side includes Apache evaluates.
     pub(super) fn includes(&mut self) {
         let files = match self.site.settings.has("htaccess") {
-            true => self.htaccess_lines(),
-            false => Some(Vec::new()),
+            true => self.files_of_site(),
+            false => Some(Rc::default()),
         };
         // Files that cannot be looked at may allow them as well.
-        let by_files = files.as_ref().is_none_or(|files| files.iter().any(|file| allows_own(file)));
+        let by_files =
+            files.as_ref().is_none_or(|files| files.iter().any(|file| allows_own(&file.lines)));
         let sections = self.sections.clone();
         for section in &sections {
             for line in section.directives.iter().filter(|line| parses_includes(line)) {
@@ -30,8 +33,10 @@ impl<'a> HostImport<'_, 'a> {
         }
         let is_on = sections.iter().any(|one| self.allows_includes(&one.area));
         // Of one that allows them itself, the front does not send the pages.
-        for file in files.unwrap_or_default().iter().filter(|file| is_on && !allows_own(file)) {
-            for line in all_lines(file).into_iter().filter(|line| parses_includes(line)) {
+        for file in
+            files.unwrap_or_default().iter().filter(|file| is_on && !allows_own(&file.lines))
+        {
+            for line in all_lines(&file.lines).into_iter().filter(|line| parses_includes(line)) {
                 self.report.access_left_out(&line.place, &line.shown(), BY_HAND);
             }
         }

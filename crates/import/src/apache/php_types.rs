@@ -4,6 +4,7 @@ use super::host_import::{AreaSection, HostImport, is_files};
 use super::host_scripts::{
     AreaHandler, PHP_TYPE, PhpHandler, is_engine, is_of_php, is_on, program_extensions,
 };
+use super::htaccess_lines::HtaccessFile;
 use super::path_area::{self, PathArea};
 use super::rewrite_chain::handlers_of;
 use crate::regex_shapes::ends_otherwise as ends_otherwise_than_php;
@@ -43,16 +44,16 @@ impl<'a> HostImport<'_, 'a> {
         if !general.is("AddType") || !self.site.settings.has("htaccess") {
             return;
         }
-        let Some(files) = self.htaccess_lines() else {
+        let Some(files) = self.files_of_site() else {
             let why = "its folders are too many, too deep, or not readable: a `.htaccess` file \
                        that changes the type of scripts does not stop them here";
             return self.report.access_left_out(&general.place, &general.shown(), why);
         };
-        for lines in files {
-            if stops_scripts(&lines) {
+        for HtaccessFile { lines, .. } in files.iter() {
+            if stops_scripts(lines) {
                 continue;
             }
-            if let Some(line) = self.type_change(&lines) {
+            if let Some(line) = self.type_change(lines) {
                 let why = "PHP runs here by the extension, whatever the type of a script: write \
                            `SetHandler none` for them into the file";
                 self.report.access_left_out(&line.place, &line.shown(), why);
@@ -88,13 +89,13 @@ impl<'a> HostImport<'_, 'a> {
         if !self.site.settings.has("htaccess") {
             return;
         }
-        let Some(files) = self.htaccess_lines() else {
+        let Some(files) = self.files_of_site() else {
             let why = "its folders are too many, too deep, or not readable: what a `.htaccess` \
                        file passes to the script is sent here";
             return self.report.access_left_out(&first.place, &first.shown(), why);
         };
-        for lines in files {
-            if let Some(line) = passing_line(&lines, &names) {
+        for file in files.iter() {
+            if let Some(line) = passing_line(&file.lines, &names) {
                 let why = "files are sent, and not passed to the script of an `Action`: write \
                            `Require all denied` for them, or move them out of the document root";
                 self.report.access_left_out(&line.place, &line.shown(), why);
