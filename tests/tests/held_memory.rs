@@ -54,7 +54,8 @@ fn http2_request(path: &str) -> Vec<u8> {
 #[test]
 fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_back() {
     let root = document_root(&[("large.php", LARGE), ("hello.php", "<?php echo 'hello';")]);
-    let server = Setup::new(root.path()).workers(2).start();
+    let patient = "request_queue_timeout = \"60s\"";
+    let server = Setup::new(root.path()).workers(2).pool(patient).start();
     let front = server.front().expect("the front runs");
     let before = front.memory("VmRSS");
     for request in [Request::get("/large.php").to_bytes(), http2_request("/large.php")] {

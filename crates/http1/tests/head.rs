@@ -145,10 +145,27 @@ fn only_versions_1_0_and_1_1_are_spoken_in_request_lines() {
         assert_eq!((refusal, refusal.status()), (Refusal::VersionUnknown, 505), "{version}");
     }
     assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Http2);
-    for line in ["GET /", "GET / HTTP/1", "GET / http/1.1", "GET / HTTP/1.1 ", "GET /  HTTP/1.1"] {
+    for line in [
+        "GET /",
+        "GET / HTTP/1",
+        "GET / HTTP/a.1",
+        "GET / HTTP/1.b",
+        "GET / http/1.1",
+        "GET / HTTP/1.1 ",
+        "GET /  HTTP/1.1",
+    ] {
         let refusal = refused(format!("{line}\r\nHost: h\r\n\r\n").as_bytes());
         assert_eq!((refusal, refusal.status()), (Refusal::RequestLine, 400), "{line}");
     }
+}
+
+#[test]
+fn the_refusal_names_the_first_line_that_is_wrong() {
+    for target in ["/\x01", "/\t", ""] {
+        let request = format!("GET {target} HTTP/1.1\r\nno colon\r\n\r\n");
+        assert_eq!(refused(request.as_bytes()), Refusal::RequestLine, "{target:?}");
+    }
+    assert_eq!(refused(b"GET / HTTP/1.1\r\nno colon\r\n: x\r\n\r\n"), Refusal::NoColon);
 }
 
 #[test]
@@ -206,6 +223,7 @@ fn connections_stay_open_as_their_version_says() {
     assert!(stays("HTTP/1.1", ""));
     assert!(!stays("HTTP/1.1", "Connection: close\r\n"));
     assert!(!stays("HTTP/1.1", "Connection: x, Close ,y\r\n"));
+    assert!(stays("HTTP/1.1", "User-Agent: close\r\n"));
     assert!(!stays("HTTP/1.1", "Connection: keep-alive\r\nConnection: close\r\n"));
     assert!(stays("HTTP/1.1", "Connection: closed\r\n"));
     assert!(!stays("HTTP/1.0", ""));
