@@ -36,6 +36,21 @@ fn a_browsers_request_is_read_in_full() {
 }
 
 #[test]
+fn the_memory_of_a_header_has_a_place_for_each_line() {
+    let lines: String = (0..40).map(|line| format!("X-{line}: a\r\n")).collect();
+    let head = good(&format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n"));
+    let places = head.memory_bytes() - head.len_bytes();
+    assert!((41 * 16..2 * 41 * 16).contains(&places), "{places}");
+}
+
+#[test]
+fn debug_output_names_the_target_and_no_value_of_a_header() {
+    let head = good("GET /a HTTP/1.1\r\nHost: h\r\nCookie: secret\r\n\r\n");
+    let text = format!("{head:?}");
+    assert!(text.contains(r#"target: "/a""#) && !text.contains("secret"), "{text}");
+}
+
+#[test]
 fn a_query_may_be_empty_or_missing() {
     assert_eq!(good("GET /a? HTTP/1.1\r\nHost: h\r\n\r\n").query(), Some(""));
     assert_eq!(good("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").query(), None);
