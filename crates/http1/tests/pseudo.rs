@@ -119,3 +119,13 @@ fn a_long_value_that_is_repeated_is_held_once() {
     assert!(seen.iter().copied().eq(sent));
     assert!((8000..9000).contains(&head.memory_bytes()), "{}", head.memory_bytes());
 }
+
+#[test]
+fn only_values_from_128_bytes_on_are_compared_with_those_before() {
+    let length = |bytes: usize| {
+        let value = "a".repeat(bytes);
+        let head = head_of("GET /", Some("a"), &[("x", &value), ("x", &value)], true);
+        head.unwrap().len_bytes()
+    };
+    assert_eq!(length(127) - length(128), 2 * 127 - 128);
+}
