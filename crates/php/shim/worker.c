@@ -258,11 +258,12 @@ static void keep_cache(void)
 
 /*
  * The script has ended within a request, for example by exit(). Nothing that earlier requests have
- * registered writes to this one's response, nor does a destructor of theirs.
+ * registered writes to this one's response or finds its variables, nor does a destructor of theirs.
  */
 int maitred_complete_response(void)
 {
 	volatile int status = 0;
+	volatile bool has_left = false;
 
 	if (EXPECTED(!worker.in_request || !worker.has_served)) {
 		return 0;
@@ -276,8 +277,15 @@ int maitred_complete_response(void)
 		}
 		status = close_request();
 		rest();
+		maitred_empty_superglobals();
+		has_left = true;
+		/* As for the end of a loop. A fatal error may have left no memory for it. */
+		if (!CG(unclean_shutdown)) {
+			maitred_renew_superglobals();
+		}
 	} zend_end_try();
-	if (UNEXPECTED(!status)) {
+	if (UNEXPECTED(!has_left)) {
+		zend_objects_store_mark_destructed(&EG(objects_store));
 		php_free_shutdown_functions();
 	}
 	return status;
