@@ -323,6 +323,36 @@ fn code_of_earlier_requests_finds_no_variables_of_a_request_that_ends_the_script
     }
 }
 
+/// A worker script whose requests leave a function that goes on until a file is there, for a
+/// minute at most.
+const LINGERING: &str = r#"<?php
+$handle = function () {
+    if (isset($_GET['exits'])) { exit('response'); }
+    register_shutdown_function(function () {
+        for ($n = 0; $n < 600 && !file_exists(__DIR__ . '/go'); $n++) { usleep(100_000); }
+        touch(__DIR__ . '/gone');
+    });
+};
+while (frankenphp_handle_request($handle)) { }
+"#;
+
+#[test]
+fn a_response_that_ends_the_script_waits_for_no_code_of_earlier_requests() {
+    for limit in ["", "request_terminate_timeout = \"5s\""] {
+        let (root, setup) = booted::worker(&[("index.php", LINGERING)]);
+        let server = setup.pool(limit).start();
+        for _ in 0..2 {
+            assert_eq!(http::get(server.address(), "/").status, 200);
+        }
+        let response = http::get(server.address(), "/?exits");
+        assert_eq!((response.status, &*response.text()), (200, "response"), "{limit}");
+        assert!(!root.path().join("gone").exists(), "{limit}");
+        write_file(root.path(), "go", b"");
+        wait::until_true("the functions to end", || root.path().join("gone").exists());
+        server.stop();
+    }
+}
+
 /// Two quick requests, and one after which its worker hangs, for 30 s at most. Returns that worker.
 fn hang(server: &Server, root: &Path) -> String {
     let mut connection = Connection::open(server.address());

@@ -276,6 +276,8 @@ int maitred_complete_response(void)
 			php_output_discard_all();
 		}
 		status = close_request();
+		/* What earlier requests have left to run may take long: the client need not wait for it. */
+		maitred_engine.callbacks->flush(maitred_worker_exchange());
 		rest();
 		maitred_empty_superglobals();
 		has_left = true;
