@@ -342,6 +342,7 @@ static void answered(int status)
 		.outcome = MAITRED_FINISHED,
 		.response_status = status,
 		.client_gone = maitred_engine.client_gone,
+		.renew = maitred_engine.renew,
 		.peak_memory = zend_memory_peak_usage(1),
 		.cache_full = maitred_cache_is_full() || maitred_engine.booted_full,
 	};
