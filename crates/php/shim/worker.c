@@ -265,7 +265,9 @@ int maitred_complete_response(void)
 	volatile int status = 0;
 	volatile bool has_left = false;
 
-	if (EXPECTED(!worker.in_request || !worker.has_served)) {
+	/* Without `boot` this is a copy of maitred_snapshot(): all before that is of the boot. */
+	if (EXPECTED(!worker.in_request || !worker.boot)
+		|| (!worker.has_served && !maitred_has_functions_of_earlier())) {
 		return 0;
 	}
 	maitred_call_functions_of_request();
