@@ -12,7 +12,7 @@ use maitred_tests::booted::{
 use maitred_tests::changes::CHANGES_ALL;
 use maitred_tests::http::{self, Request};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
-use maitred_tests::{Target, php_version};
+use maitred_tests::{Target, php_version, wait};
 use serde_json::Value;
 
 fn ask(server: &Server, request: &Request) -> Value {
@@ -389,6 +389,7 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
              })(),
              default => null,
          };
+         if (isset($_GET['fails'])) { str_repeat('x', 1 << 30); }
          echo $boot;",
     );
     let version = |version: &str| fs::write(root.path().join("version"), version).unwrap();
@@ -409,17 +410,25 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
     }
     assert_eq!(get("/"), "1");
     assert_eq!(boots(), 1);
+    let expect_boot = |n: u32| {
+        wait::until_within("the new boot to serve", PATIENCE, || {
+            (get("/") == n.to_string()).then_some(())
+        });
+    };
     // A half-written configuration has no effect yet.
     let configuration = fs::read(server.configuration()).unwrap();
     fs::write(server.configuration(), b"[pools.www").unwrap();
     for (n, update) in [(2, "all"), (3, "boot")] {
         version(&n.to_string());
         assert_eq!(get(&format!("/?update={update}")), (n - 1).to_string());
-        maitred_tests::wait::until_within("the new boot to serve", PATIENCE, || {
-            (get("/") == n.to_string()).then_some(())
-        });
+        expect_boot(n);
     }
-    assert_eq!(boots(), 3);
+    // Its new code may be what makes the request fail.
+    version("4");
+    let failed = http::get(server.address(), "/?update=all&fails");
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    expect_boot(4);
+    assert_eq!(boots(), 4);
     fs::write(server.configuration(), configuration).unwrap();
     server.stop();
 }

@@ -223,6 +223,35 @@ fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
     );
 }
 
+/// A worker script whose requests register functions that print.
+const REGISTERS: &str = "<?php
+    register_shutdown_function(fn () => print('by the boot '));
+    while (frankenphp_handle_request(function () {
+        $path = strtok($_SERVER['REQUEST_URI'], '?');
+        register_shutdown_function(fn () => print(\"by $path \"));
+        if (isset($_GET['exits'])) { exit('response '); }
+        if (isset($_GET['fails'])) { str_repeat('x', 1 << 30); }
+        echo 'response';
+    })) { }";
+
+#[test]
+fn functions_of_warm_up_requests_write_to_no_response() {
+    let root = document_root(&[("index.php", REGISTERS)]);
+    give_to_web_user(root.path());
+    for count in ["", "requests_per_child = 2", "rewinds_per_child = 10"] {
+        let warm = "warm_requests = [\"/first\", \"/second\"]";
+        let server = snapshot(root.path()).workers(1).pool(warm).pool(count).start();
+        let get = |target: &str| http::get(server.address(), target).text();
+        for _ in 0..2 {
+            assert_eq!(get("/a"), "response", "{count}");
+            assert_eq!(get("/b?exits"), "response by the boot by /b ", "{count}");
+            let failed = get("/c?fails");
+            assert!(failed.ends_with("by the boot by /c "), "{count}: {failed}");
+        }
+        server.stop();
+    }
+}
+
 /// Takes all memory that it may have, but for holes of 6 pages. PHP has a place for what is as long
 /// as the expression in runs of 7 pages only (`zend_alloc_sizes.h`), and none has one left.
 const LEAVES_HOLES: &str = "gc_mem_caches();

@@ -26,14 +26,23 @@ const READS: &str = r#"
     $_GET['mine'] = 1;
     filter_input(INPUT_GET, 'a'); getenv('HTTP_HOST'); getenv('PATH'); getallheaders();
     file_get_contents('php://input'); file_get_contents(__FILE__);
+    md5_file('php://input'); md5_file(__FILE__); file('php://filter/resource=PHP://input');
+    new SplFileObject('php://input'); new SplFileObject(__FILE__);
     time(); date('Y', 0); date('Y'); new DateTime(); new DateTimeImmutable('2026-01-01');
+    @gmstrftime('%Y', 0); @gmstrftime('%Y'); DateTime::createFromFormat('H:i', '00:00');
+    if ($seen) { class Day extends DateTimeImmutable {} }
+    Day::createFromFormat('H:i', '00:00');
+    getmypid();
     random_int(1, 2); mt_rand(); uniqid(); new Random\Randomizer(); session_create_id();
+    (new Random\Engine\Secure)->generate();
     strlen('a'); $local = ['a' => 1]; $local['a'];
 "#;
 
 #[test]
 fn a_boot_learns_of_every_read_of_its_request() {
-    let root = application(READS, "$_GET['a']; time(); echo json_encode($seen);");
+    let serve = "$_GET['a']; time(); $year = Day::createFromFormat('Y', '2026')->format('Y');
+        echo json_encode([...$seen, (new Day(\"$year-01-01\"))->format('Y')]);";
+    let root = application(READS, serve);
     let server = snapshot(root.path()).workers(1).start();
     let expected = json!([
         "_GET.a",
@@ -49,15 +58,24 @@ fn a_boot_learns_of_every_read_of_its_request() {
         "getenv",
         "getallheaders",
         "file_get_contents",
+        "md5_file",
+        "file",
+        "SplFileObject",
         "time",
         "date",
         "DateTime",
         "DateTimeImmutable",
+        "gmstrftime",
+        "DateTime::createFromFormat",
+        "DateTimeImmutable::createFromFormat",
+        "getmypid",
         "random_int",
         "mt_rand",
         "uniqid",
         "Random\\Randomizer",
         "session_create_id",
+        "Random\\Engine\\Secure::generate",
+        "2026",
     ]);
     for _ in 0..3 {
         assert_eq!(http::get(server.address(), "/").json(), expected);

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use maitred_tests::booted::{application, snapshot};
-use maitred_tests::server::Server;
-use maitred_tests::{Target, http};
+use maitred_tests::booted::{PATIENCE, application, snapshot};
+use maitred_tests::server::{Server, document_root, give_to_web_user};
+use maitred_tests::{Target, http, wait};
 
 #[test]
 fn what_the_boot_has_set_holds_over_what_is_set_for_the_folder() {
@@ -78,6 +78,24 @@ fn a_pool_may_say_that_files_are_not_looked_at_again() {
         expect_twice(&server, "one");
         server.stop();
     }
+}
+
+#[test]
+fn a_copy_whose_boot_is_outdated_serves_none_of_its_remaining_requests() {
+    let script = "<?php $boot = file_get_contents(__DIR__ . '/version');
+        while (frankenphp_handle_request(function () use ($boot) {
+            if (isset($_GET['update'])) { opcache_reset(); }
+            echo $boot;
+        })) { }";
+    let root = document_root(&[("index.php", script), ("version", "1")]);
+    give_to_web_user(root.path());
+    let server = snapshot(root.path()).workers(1).pool("requests_per_child = 1000000").start();
+    let get = |target: &str| http::get(server.address(), target).text();
+    assert_eq!(get("/"), "1");
+    fs::write(root.path().join("version"), "2").unwrap();
+    assert_eq!(get("/?update"), "1");
+    wait::until_within("the new boot to serve", PATIENCE, || (get("/") == "2").then_some(()));
+    server.stop();
 }
 
 #[test]

@@ -271,6 +271,88 @@ fn a_handler_of_sessions_that_is_replaced_leaves_no_function_that_is_called_at_t
     server.stop();
 }
 
+/// A worker script whose requests leave a function and an object for its end. Each notes whose
+/// variables it finds.
+const NOTING: &str = r#"<?php
+function note(string $of): void
+{
+    $found = $_GET['who'] ?? $_REQUEST['who'] ?? $_COOKIE['who'] ?? $_SERVER['HTTP_COOKIE'] ?? '-';
+    file_put_contents(__DIR__ . '/ran', "$of: $found\n", FILE_APPEND);
+}
+final class Noting {
+    public static array $all = [];
+    public function __construct(private string $of) { self::$all[] = $this; }
+    public function __destruct() { note("object of $this->of"); }
+}
+$handle = function () {
+    $who = $_GET['who'];
+    new Noting($who);
+    register_shutdown_function(fn () => note("function of $who"));
+    if ($_GET['then'] === 'buffer') { ob_start(fn () => exit); }
+    match ($_GET['then']) {
+        'exit', 'buffer' => exit,
+        'memory' => str_repeat('x', 1 << 30),
+        default => null,
+    };
+};
+while (frankenphp_handle_request($handle)) { }
+"#;
+
+#[test]
+fn code_of_earlier_requests_finds_no_variables_of_a_request_that_ends_the_script() {
+    let all =
+        ["function of Bob: Bob", "function of Alice: -", "object of Alice: -", "object of Bob: -"];
+    // A response that cannot be completed is the last that the script does.
+    for (then, expected) in [("exit", &all[..]), ("memory", &all[..2]), ("buffer", &all[..1])] {
+        let (root, setup) = booted::worker(&[("index.php", NOTING)]);
+        let server = setup.start();
+        let ask = |who: &str, then: &str| {
+            let request = Request::get(&format!("/?who={who}&then={then}"));
+            http::ask(server.address(), &request.header("Cookie", &format!("who={who}"))).status
+        };
+        assert_eq!(ask("Alice", "return"), 200);
+        assert_eq!(ask("Bob", then), if then == "memory" { 500 } else { 200 });
+        // Of another worker.
+        assert_eq!(ask("Carol", "return"), 200);
+        server.stop();
+        let ran = fs::read_to_string(root.path().join("ran")).unwrap();
+        let mut seen: Vec<_> = ran.lines().filter(|line| !line.contains("Carol")).collect();
+        // PHP decides on the order of objects.
+        seen.sort_by_key(|line| expected.iter().position(|known| known == line));
+        assert_eq!(seen, expected, "{then}");
+    }
+}
+
+/// A worker script whose requests leave a function that goes on until a file is there, for a
+/// minute at most.
+const LINGERING: &str = r#"<?php
+$handle = function () {
+    if (isset($_GET['exits'])) { exit('response'); }
+    register_shutdown_function(function () {
+        for ($n = 0; $n < 600 && !file_exists(__DIR__ . '/go'); $n++) { usleep(100_000); }
+        touch(__DIR__ . '/gone');
+    });
+};
+while (frankenphp_handle_request($handle)) { }
+"#;
+
+#[test]
+fn a_response_that_ends_the_script_waits_for_no_code_of_earlier_requests() {
+    for limit in ["", "request_terminate_timeout = \"5s\""] {
+        let (root, setup) = booted::worker(&[("index.php", LINGERING)]);
+        let server = setup.pool(limit).start();
+        for _ in 0..2 {
+            assert_eq!(http::get(server.address(), "/").status, 200);
+        }
+        let response = http::get(server.address(), "/?exits");
+        assert_eq!((response.status, &*response.text()), (200, "response"), "{limit}");
+        assert!(!root.path().join("gone").exists(), "{limit}");
+        write_file(root.path(), "go", b"");
+        wait::until_true("the functions to end", || root.path().join("gone").exists());
+        server.stop();
+    }
+}
+
 /// Two quick requests, and one after which its worker hangs, for 30 s at most. Returns that worker.
 fn hang(server: &Server, root: &Path) -> String {
     let mut connection = Connection::open(server.address());

@@ -240,6 +240,8 @@ void maitred_put_memory_limit_back(void);
 void maitred_shutdown_functions_of_boot(void);
 /* A request begins: those registered since the boot are of others. */
 void maitred_shutdown_functions_of_earlier(void);
+/* In a copy, those of warm-up requests. */
+bool maitred_has_functions_of_earlier(void);
 /* Calls, and forgets, those of the boot and of the current request. */
 void maitred_call_functions_of_request(void);
 

@@ -5,7 +5,7 @@
  * in the copies, with their requests.
  *
  * Reads of superglobal variables are opcodes of their own, which are intercepted. The functions
- * below read a request, or return what differs from one request to the next.
+ * and methods below read a request, or return what differs from one request to the next.
  */
 #include "engine.h"
 
@@ -26,17 +26,32 @@ static const char *const functions[] = {
 	"frankenphp_request_headers", "getallheaders", "getenv", "is_uploaded_file",
 	"move_uploaded_file", "request_parse_body", "session_id", "session_start",
 	/* its body */
-	"copy", "file", "file_get_contents", "fopen", "readfile", "stream_get_contents",
+	"copy", "file", "file_get_contents", "fopen", "getimagesize", "hash_file", "hash_hmac_file",
+	"hash_update_file", "md5_file", "parse_ini_file", "readfile", "sha1_file",
+	"simplexml_load_file", "stream_get_contents",
 	/* the time */
 	"date", "date_create", "date_create_from_format", "date_create_immutable",
-	"date_create_immutable_from_format", "getdate", "gettimeofday", "gmdate", "gmmktime", "hrtime",
-	"idate", "localtime", "microtime", "mktime", "strtotime", "time",
+	"date_create_immutable_from_format", "getdate", "gettimeofday", "gmdate", "gmmktime",
+	"gmstrftime", "hrtime", "idate", "localtime", "microtime", "mktime", "strftime", "strtotime",
+	"time",
+	/* the process */
+	"getmypid", "posix_getpid",
 	/* random numbers */
 	"array_rand", "gmp_random_bits", "gmp_random_range", "lcg_value", "mt_rand",
 	"openssl_pkey_new", "openssl_random_pseudo_bytes", "password_hash", "rand", "random_bytes",
-	"random_int", "session_create_id", "shuffle", "sodium_crypto_box_keypair",
-	"sodium_crypto_secretbox_keygen", "sodium_crypto_sign_keypair", "str_shuffle", "uniqid",
-	"uuid_create"
+	"random_int", "session_create_id", "shuffle", "str_shuffle", "uniqid", "uuid_create",
+	"sodium_crypto_aead_aegis128l_keygen", "sodium_crypto_aead_aegis256_keygen",
+	"sodium_crypto_aead_aes256gcm_keygen", "sodium_crypto_aead_chacha20poly1305_ietf_keygen",
+	"sodium_crypto_aead_chacha20poly1305_keygen",
+	"sodium_crypto_aead_xchacha20poly1305_ietf_keygen", "sodium_crypto_auth_keygen",
+	"sodium_crypto_box_keypair", "sodium_crypto_box_seal", "sodium_crypto_core_ristretto255_random",
+	"sodium_crypto_core_ristretto255_scalar_random", "sodium_crypto_generichash_keygen",
+	"sodium_crypto_kdf_keygen", "sodium_crypto_kx_keypair", "sodium_crypto_pwhash_str",
+	"sodium_crypto_pwhash_scryptsalsa208sha256_str", "sodium_crypto_secretbox_keygen",
+	"sodium_crypto_secretstream_xchacha20poly1305_init_push",
+	"sodium_crypto_secretstream_xchacha20poly1305_keygen", "sodium_crypto_shorthash_keygen",
+	"sodium_crypto_sign_keypair", "sodium_crypto_stream_keygen",
+	"sodium_crypto_stream_xchacha20_keygen"
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(*functions))
 
@@ -46,13 +61,35 @@ static const char *const of_requests[] = { "AUTH_TYPE", "CONTENT_", "HTTP", "ORI
 
 static zif_handler functions_before[FUNCTIONS];
 
-/* Their constructors take the time or random numbers, too. */
-static const char *const constructed[] = { "datetime", "datetimeimmutable",
-	"random\\engine\\mt19937", "random\\engine\\pcgoneseq128xslrr64",
-	"random\\engine\\xoshiro256starstar", "random\\randomizer" };
-#define CONSTRUCTED (sizeof(constructed) / sizeof(*constructed))
+static struct {
+	const char *class;
+	const char *name;
+	bool is_of_body;
+	/* Not forgotten at the end: a class that has inherited the method keeps the intercepted one. */
+	zif_handler before;
+} methods[] = {
+	/* the body */
+	{ .class = "domdocument", .name = "load", .is_of_body = true },
+	{ .class = "domdocument", .name = "loadhtmlfile", .is_of_body = true },
+	{ .class = "simplexmlelement", .name = "__construct", .is_of_body = true },
+	{ .class = "splfileobject", .name = "__construct", .is_of_body = true },
+	{ .class = "xmlreader", .name = "open", .is_of_body = true },
+	/* the time */
+	{ .class = "datetime", .name = "__construct" },
+	{ .class = "datetime", .name = "createfromformat" },
+	{ .class = "datetimeimmutable", .name = "__construct" },
+	{ .class = "datetimeimmutable", .name = "createfromformat" },
+	/* random numbers */
+	{ .class = "random\\engine\\mt19937", .name = "__construct" },
+	{ .class = "random\\engine\\pcgoneseq128xslrr64", .name = "__construct" },
+	{ .class = "random\\engine\\secure", .name = "generate" },
+	{ .class = "random\\engine\\xoshiro256starstar", .name = "__construct" },
+	{ .class = "random\\randomizer", .name = "__construct" },
+};
+#define METHODS (sizeof(methods) / sizeof(*methods))
 
-static zif_handler constructors_before[CONSTRUCTED];
+/* Most characters of the name of a method with its class. */
+#define METHOD_NAME_MAX 64
 
 static struct {
 	bool is_registered;
@@ -157,6 +194,18 @@ static bool starts_with(const zval *value, const char *start)
 		&& !strncasecmp(Z_STRVAL_P(value), start, strlen(start));
 }
 
+/* Also within another name, as in php://filter/resource=php://input. */
+static bool names_body(zend_execute_data *execute_data)
+{
+	for (uint32_t i = 1; i <= ZEND_CALL_NUM_ARGS(execute_data); i++) {
+		const zval *given = ZEND_CALL_ARG(execute_data, i);
+		if (Z_TYPE_P(given) == IS_STRING && strcasestr(Z_STRVAL_P(given), BODY_STREAM)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool names_a_variable_of_requests(const zval *name)
 {
 	for (size_t i = 0; i < sizeof(of_requests) / sizeof(*of_requests); i++) {
@@ -172,7 +221,8 @@ static bool has_date(const char *name, zend_execute_data *execute_data)
 {
 	uint32_t given = ZEND_CALL_NUM_ARGS(execute_data);
 
-	if (!strcmp(name, "date") || !strcmp(name, "gmdate") || !strcmp(name, "idate")) {
+	if (!strcmp(name, "date") || !strcmp(name, "gmdate") || !strcmp(name, "idate")
+		|| !strcmp(name, "strftime") || !strcmp(name, "gmstrftime")) {
 		return given > 1;
 	}
 	if (!strcmp(name, "mktime") || !strcmp(name, "gmmktime")) {
@@ -184,14 +234,15 @@ static bool has_date(const char *name, zend_execute_data *execute_data)
 static bool depends_on_request(const char *name, zend_execute_data *execute_data)
 {
 	static const char *const of_body[] = { "copy", "file", "file_get_contents", "fopen",
-		"readfile" };
+		"getimagesize", "hash_file", "hash_hmac_file", "hash_update_file", "md5_file",
+		"parse_ini_file", "readfile", "sha1_file", "simplexml_load_file" };
 
 	if (!strcmp(name, "getenv")) {
 		return names_a_variable_of_requests(first_argument(execute_data));
 	}
 	for (size_t i = 0; i < sizeof(of_body) / sizeof(*of_body); i++) {
 		if (!strcmp(name, of_body[i])) {
-			return starts_with(first_argument(execute_data), BODY_STREAM);
+			return names_body(execute_data);
 		}
 	}
 	return !has_date(name, execute_data);
@@ -216,18 +267,32 @@ static ZEND_NAMED_FUNCTION(call_intercepted)
 	}
 }
 
-static ZEND_NAMED_FUNCTION(construct_intercepted)
+static void report_method(zend_function *method)
 {
-	zend_class_entry *class = execute_data->func->common.scope;
+	const char *class = ZSTR_VAL(method->common.scope->name);
+	char name[METHOD_NAME_MAX];
+
+	if (method->common.fn_flags & ZEND_ACC_CTOR) {
+		report(class, NULL);
+		return;
+	}
+	snprintf(name, sizeof(name), "%s::%s", class, ZSTR_VAL(method->common.function_name));
+	report(name, NULL);
+}
+
+static ZEND_NAMED_FUNCTION(call_intercepted_method)
+{
+	zend_function *called = execute_data->func;
 	zif_handler before = NULL;
 	size_t i = 0;
 
-	while (i < CONSTRUCTED && strcasecmp(ZSTR_VAL(class->name), constructed[i])) {
+	while (i < METHODS && (strcasecmp(ZSTR_VAL(called->common.scope->name), methods[i].class)
+		|| strcasecmp(ZSTR_VAL(called->common.function_name), methods[i].name))) {
 		i++;
 	}
-	before = i < CONSTRUCTED ? constructors_before[i] : NULL;
-	if (before && watches()) {
-		report(ZSTR_VAL(class->name), NULL);
+	before = i < METHODS ? methods[i].before : NULL;
+	if (before && watches() && (!methods[i].is_of_body || names_body(execute_data))) {
+		report_method(called);
 	}
 	if (before && !EG(exception)) {
 		before(INTERNAL_FUNCTION_PARAM_PASSTHRU);
@@ -250,11 +315,14 @@ static void exchange(zend_function *function, zif_handler *before, zif_handler w
 	}
 }
 
-static zend_function *constructor_of(const char *name)
+static zend_function *method_at(size_t position)
 {
-	zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), name, strlen(name));
+	const char *class_name = methods[position].class;
+	const char *name = methods[position].name;
+	zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), class_name,
+		strlen(class_name));
 
-	return class ? class->constructor : NULL;
+	return class ? zend_hash_str_find_ptr(&class->function_table, name, strlen(name)) : NULL;
 }
 
 static zend_function *function_named(const char *name)
@@ -270,13 +338,14 @@ static void intercept_functions(void)
 			exchange(function_named(functions[i]), &functions_before[i], call_intercepted);
 		}
 	}
-	for (size_t i = 0; i < CONSTRUCTED; i++) {
-		if (!constructors_before[i]) {
-			exchange(constructor_of(constructed[i]), &constructors_before[i], construct_intercepted);
+	for (size_t i = 0; i < METHODS; i++) {
+		if (!methods[i].before) {
+			exchange(method_at(i), &methods[i].before, call_intercepted_method);
 		}
 	}
 }
 
+/* A boot ends once, so nothing is intercepted again. */
 void maitred_reads_end(void)
 {
 	zif_handler own;
@@ -288,10 +357,9 @@ void maitred_reads_end(void)
 			functions_before[i] = NULL;
 		}
 	}
-	for (size_t i = 0; i < CONSTRUCTED; i++) {
-		if (constructors_before[i]) {
-			exchange(constructor_of(constructed[i]), &own, constructors_before[i]);
-			constructors_before[i] = NULL;
+	for (size_t i = 0; i < METHODS; i++) {
+		if (methods[i].before) {
+			exchange(method_at(i), &own, methods[i].before);
 		}
 	}
 }

@@ -258,13 +258,16 @@ static void keep_cache(void)
 
 /*
  * The script has ended within a request, for example by exit(). Nothing that earlier requests have
- * registered writes to this one's response, nor does a destructor of theirs.
+ * registered writes to this one's response or finds its variables, nor does a destructor of theirs.
  */
 int maitred_complete_response(void)
 {
 	volatile int status = 0;
+	volatile bool has_left = false;
 
-	if (EXPECTED(!worker.in_request || !worker.has_served)) {
+	/* Without `boot` this is a copy of maitred_snapshot(): all before that is of the boot. */
+	if (EXPECTED(!worker.in_request || !worker.boot)
+		|| (!worker.has_served && !maitred_has_functions_of_earlier())) {
 		return 0;
 	}
 	maitred_call_functions_of_request();
@@ -275,9 +278,18 @@ int maitred_complete_response(void)
 			php_output_discard_all();
 		}
 		status = close_request();
+		/* What earlier requests have left to run may take long: the client need not wait for it. */
+		maitred_engine.callbacks->flush(maitred_worker_exchange());
 		rest();
+		maitred_empty_superglobals();
+		has_left = true;
+		/* As for the end of a loop. A fatal error may have left no memory for it. */
+		if (!CG(unclean_shutdown)) {
+			maitred_renew_superglobals();
+		}
 	} zend_end_try();
-	if (UNEXPECTED(!status)) {
+	if (UNEXPECTED(!has_left)) {
+		zend_objects_store_mark_destructed(&EG(objects_store));
 		php_free_shutdown_functions();
 	}
 	return status;
@@ -332,6 +344,7 @@ static void answered(int status)
 		.outcome = MAITRED_FINISHED,
 		.response_status = status,
 		.client_gone = maitred_engine.client_gone,
+		.renew = maitred_engine.renew,
 		.peak_memory = zend_memory_peak_usage(1),
 		.cache_full = maitred_cache_is_full() || maitred_engine.booted_full,
 	};

@@ -152,10 +152,11 @@ impl Script {
                 if serving.is_measured {
                     copies::measure(serving.exchange.copy_words());
                 }
-                exit_now(if !is_clean {
-                    exit::BAILOUT
-                } else if worked.last.renew {
+                // New code may be why the request has failed.
+                exit_now(if worked.last.renew {
                     exit::RENEW
+                } else if !is_clean {
+                    exit::BAILOUT
                 } else {
                     serving.exchange.exit_code()
                 })
@@ -220,6 +221,9 @@ impl Serving {
     fn answered(&mut self, served: &Served) {
         if let Some(running) = self.running.take() {
             seat::show_end(running, served, &mut self.exchange);
+        }
+        if served.renew {
+            self.left = 0;
         }
     }
 
