@@ -458,6 +458,8 @@ async fn depends_on_client(context: &RequestContext<'_>, directives: &Directives
         && own.args == other.args
         && own.env == other.env
         && own.conf.php == other.conf.php
+        && own.conf.core.has_signature == other.conf.core.has_signature
+        && own.previous == other.previous
         && own.status == other.status;
     !is_same || own.has_changed_headers || own.user.is_some()
 }
