@@ -30,6 +30,17 @@ fn encoded_dots_of_an_internal_redirect_lead_to_no_path_that_rules_have_not_seen
 }
 
 #[test]
+fn encoded_control_bytes_of_an_internal_redirect_lead_to_no_script() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteRule ^(.*)$ index.php/$1 [L]\n";
+    let root = MemoryRoot::new().file("/.htaccess", rules).file("/index.php", "");
+    assert_eq!(root.outcome("/admin"), Outcome::Script);
+    for path in ["/admin/%0A", "/admin%09", "/%1f/admin", "/admin/%7F", "/admin\n"] {
+        assert_eq!(root.outcome(path), Outcome::Status(400), "{path:?}");
+    }
+}
+
+#[test]
 fn a_path_with_dots_as_a_segment_is_no_path_of_a_file() {
     let root = MemoryRoot::new().file("/a.txt", "");
     for path in ["/x/../a.txt", "/./a.txt", "/..", "/a.txt/."] {
