@@ -79,6 +79,13 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
     let denied = Outcome::Status(403);
     assert_eq!(root("SSLRequireSSL\n").outcome("/a/a.txt"), denied);
     assert_eq!(root("SSLRequireSSL\n").over_tls().outcome("/a/a.txt"), Outcome::NeedsUser);
+    let within = "<IfModule mod_ssl.c>\nSSLRequireSSL\n</IfModule>\n";
+    for text in [within.to_owned(), within.replace("mod_ssl.c", "ssl_module")] {
+        assert_eq!(root(&text).outcome("/a/a.txt"), denied, "{text}");
+        assert_eq!(root(&text).over_tls().outcome("/a/a.txt"), Outcome::NeedsUser, "{text}");
+    }
+    let without = within.replace("mod_ssl", "!mod_ssl");
+    assert_eq!(root(&without).outcome("/a/a.txt"), Outcome::NeedsUser);
     // One of both is enough: a client without TLS may be a user.
     let any = "SSLRequireSSL\nSatisfy Any\n";
     assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);
