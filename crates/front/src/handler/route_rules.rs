@@ -65,10 +65,16 @@ pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathT
     }
 }
 
-/// Whether `.htaccess` files apply to a path: to those in the document root.
-fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
+/// Whether `.htaccess` files apply to a path: to those in the document root. Those of the root are
+/// not for the folder of an alias, as in Apache.
+pub fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
     let settings = rules.settings();
-    let is_in = |alias: &Alias| path.as_bytes().starts_with(alias.path.as_bytes());
+    let is_in = |alias: &Alias| {
+        let prefix = alias.path.trim_end_matches('/');
+        let rest = path.as_bytes().strip_prefix(prefix.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            && prefix.len() <= path.opaque_from()
+    };
     settings.htaccess && !settings.aliases.iter().any(is_in)
 }
 
