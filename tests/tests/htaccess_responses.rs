@@ -44,3 +44,57 @@ fn a_page_that_rules_of_two_rounds_make_for_one_client_is_not_cached_for_others(
     }
     server.stop();
 }
+
+/// Directives about types: of files, and of scripts by their names.
+const TYPES: &str = "DefaultLanguage en\nAddCharset iso-8859-1 .css\nAddType video/x-own .mp4\n\
+                     AddType application/x-httpd-php .php\n";
+
+#[track_caller]
+fn media_type(response: &Response) -> &str {
+    response.header("Content-Type").expect("a response has a type")
+}
+
+#[test]
+fn parts_of_a_file_are_apart_and_have_the_type_of_its_directive() {
+    let root =
+        document_root(&[(".htaccess", TYPES), ("a.css", "0123456789"), ("a.mp4", "0123456789")]);
+    let server = serve(&root, &[]);
+    for (path, own) in [("/a.css", "text/css; charset=iso-8859-1"), ("/a.mp4", "video/x-own")] {
+        let one = get(&server, path, &[("Range", "bytes=2-3")]);
+        assert_eq!((one.status, &*one.text(), media_type(&one)), (206, "23", own));
+        let parts = get(&server, path, &[("Range", "bytes=0-1,8-9")]);
+        let whole = media_type(&parts);
+        assert!(whole.starts_with("multipart/byteranges; boundary="), "{whole}");
+        let text = parts.text();
+        assert_eq!(parts.status, 206);
+        assert_eq!(text.matches(&format!("Content-Type: {own}\r\n")).count(), 2, "{text}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_file_that_a_script_names_has_its_own_type() {
+    let sends = "<?php header('Content-Type: application/pdf'); \
+                 header('X-Accel-Redirect: /files/a.pdf');";
+    let root = document_root(&[(".htaccess", TYPES), ("sends.php", sends)]);
+    let files = document_root(&[("a.pdf", "named")]);
+    give_to_web_user(files.path());
+    let roots = format!("sendfile_roots = {{ \"/files/\" = {:?} }}", files.path());
+    let server = serve(&root, &[&roots]);
+    let named = get(&server, "/sends.php", &[]);
+    assert_eq!((&*named.text(), media_type(&named)), ("named", "application/pdf"));
+    server.stop();
+}
+
+#[test]
+fn a_part_of_a_cached_page_has_the_type_of_the_page() {
+    let page = "<?php header('Cache-Control: max-age=600'); header('ETag: \"a\"'); \
+                header('Content-Type: application/x-page'); echo '0123456789';";
+    let root = document_root(&[(".htaccess", TYPES), ("page.php", page)]);
+    let server = serve(&root, &["[sites.cache]"]);
+    assert_eq!(media_type(&get(&server, "/page.php", &[])), "application/x-page");
+    let part = get(&server, "/page.php", &[("Range", "bytes=3-4")]);
+    assert_eq!((part.status, &*part.text()), (206, "34"));
+    assert_eq!(media_type(&part), "application/x-page");
+    server.stop();
+}
