@@ -1,10 +1,15 @@
 //! What `.htaccess` files make of responses: of cached pages, files, parts of files, and of what a
 //! script is told of its request.
 
-use maitred_tests::Target;
+use std::time::{Duration, Instant};
+
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, wait};
 use tempfile::TempDir;
+
+/// A file that was changed a shorter time ago is not cached; longer than the server's limit.
+const SETTLED: Duration = Duration::from_millis(400);
 
 fn serve(root: &TempDir, lines: &[&str]) -> Server {
     give_to_web_user(root.path());
@@ -96,5 +101,26 @@ fn a_part_of_a_cached_page_has_the_type_of_the_page() {
     let part = get(&server, "/page.php", &[("Range", "bytes=3-4")]);
     assert_eq!((part.status, &*part.text()), (206, "34"));
     assert_eq!(media_type(&part), "application/x-page");
+    server.stop();
+}
+
+#[test]
+fn a_cookie_of_a_rule_expires_by_the_time_of_its_own_response() {
+    let rules = "RewriteEngine On\nRewriteRule ^$ /intro [R,L,CO=seen:1:.example.org:60]\n";
+    let root = document_root(&[(".htaccess", rules)]);
+    let server = serve(&root, &[]);
+    let cookie = || {
+        let response = get(&server, "/", &[]);
+        assert_eq!(response.status, 302);
+        response.header("Set-Cookie").expect("the rule sets a cookie").to_owned()
+    };
+    // Decisions on files changed just now are not cached.
+    let begun = Instant::now();
+    wait::until_true("decisions to be cached", || {
+        begun.elapsed() > SETTLED && !cookie().is_empty()
+    });
+    let first = cookie();
+    assert!(first.contains("expires="), "{first}");
+    wait::until_true("a cookie that expires later", || cookie() != first);
     server.stop();
 }
