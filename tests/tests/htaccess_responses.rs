@@ -4,9 +4,13 @@
 use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Request, Response};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
+
+/// `bob` with the password `secret`, and its `Authorization` header.
+const BOB: &str = "bob:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n";
+const AS_BOB: (&str, &str) = ("Authorization", "Basic Ym9iOnNlY3JldA==");
 
 /// A file that was changed a shorter time ago is not cached; longer than the server's limit.
 const SETTLED: Duration = Duration::from_millis(400);
@@ -101,6 +105,39 @@ fn a_part_of_a_cached_page_has_the_type_of_the_page() {
     let part = get(&server, "/page.php", &[("Range", "bytes=3-4")]);
     assert_eq!((part.status, &*part.text()), (206, "34"));
     assert_eq!(media_type(&part), "application/x-page");
+    server.stop();
+}
+
+#[test]
+fn an_index_file_that_alone_needs_a_user_is_for_users() {
+    let root = document_root(&[("users", BOB), ("fallback/x.txt", "x")]);
+    let users = root.path().join("users").display().to_string();
+    let of_users = |names: &str| {
+        format!(
+            "<FilesMatch \"{names}\">\nAuthType Basic\nAuthName Staff\nAuthUserFile {users}\n\
+             Require valid-user\n</FilesMatch>\n"
+        )
+    };
+    let fallback = format!("FallbackResource page.php\n{}", of_users("^page"));
+    for (name, text) in [
+        (".htaccess", of_users("\\.php$")),
+        ("index.php", "<?php echo 'index of ', $_SERVER['REMOTE_USER'];".to_owned()),
+        ("fallback/.htaccess", fallback),
+        ("fallback/page.php", "<?php echo 'page of ', $_SERVER['REMOTE_USER'];".to_owned()),
+    ] {
+        write_file(root.path(), name, text.as_bytes());
+    }
+    let server = serve(&root, &[]);
+    for (path, page) in
+        [("/index.php", "index of bob"), ("/", "index of bob"), ("/fallback/none", "page of bob")]
+    {
+        for fields in [&[][..], &[("Authorization", "Basic Ym9iOndyb25n")]] {
+            let refused = get(&server, path, fields);
+            assert_eq!(refused.status, 401, "{path}");
+            assert_eq!(refused.header("WWW-Authenticate"), Some("Basic realm=\"Staff\""));
+        }
+        assert_eq!(get(&server, path, &[AS_BOB]).text(), page);
+    }
     server.stop();
 }
 
