@@ -109,6 +109,25 @@ fn a_part_of_a_cached_page_has_the_type_of_the_page() {
 }
 
 #[test]
+fn a_file_with_an_encoding_of_its_own_is_not_compressed_again() {
+    let rules = "AddType image/svg+xml svg svgz\nAddEncoding gzip svgz\n";
+    let image = "<svg>".repeat(1000);
+    let root = document_root(&[(".htaccess", rules), ("a.svgz", &image), ("a.svg", &image)]);
+    let server = serve(&root, &["compression = [\"br\", \"gzip\"]"]);
+    for accepted in ["br", "gzip", "br, gzip"] {
+        let encoding = |path: &str| {
+            let response = get(&server, path, &[("Accept-Encoding", accepted)]);
+            let is_whole = response.body == image.as_bytes();
+            (response.header("Content-Encoding").unwrap_or_default().to_owned(), is_whole)
+        };
+        assert_eq!(encoding("/a.svgz"), ("gzip".to_owned(), true), "{accepted}");
+        let (named, is_whole) = encoding("/a.svg");
+        assert!(accepted.starts_with(&named) && !is_whole, "{accepted}: {named}");
+    }
+    server.stop();
+}
+
+#[test]
 fn an_index_file_that_alone_needs_a_user_is_for_users() {
     let root = document_root(&[("users", BOB), ("fallback/x.txt", "x")]);
     let users = root.path().join("users").display().to_string();

@@ -10,7 +10,7 @@ use maitred_rules::content_encoding::ContentEncoding;
 use md5::{Digest as _, Md5};
 
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::handler::htaccess_response::ResponseSource;
+use crate::handler::htaccess_response::{Directives, ResponseSource};
 use crate::handler::respond::WholeResponse;
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::headers::{Header, first_field};
@@ -104,6 +104,11 @@ async fn variant(
     let Some(compression) = site.compression.as_deref().filter(|_| entry.varies()) else {
         return entry;
     };
+    // A directive names the encoding that the file has.
+    let is_encoded = |own: &Arc<Directives>| own.request.content_encoding.is_some();
+    if context.directives.as_ref().is_some_and(is_encoded) {
+        return entry;
+    }
     // Ranges are those of the file itself: its parts in another encoding would not fit together.
     if !matches!(head.kind(), Method::Get | Method::Head) || head.header("range").is_some() {
         return entry;
