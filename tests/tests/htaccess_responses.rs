@@ -128,6 +128,18 @@ fn a_file_with_an_encoding_of_its_own_is_not_compressed_again() {
 }
 
 #[test]
+fn a_query_that_a_rule_makes_has_the_bytes_of_the_path() {
+    let rules = "RewriteEngine On\nRewriteRule ^p/(.*)$ /q.php?q=$1 [L]\n";
+    let root = document_root(&[(".htaccess", rules), ("q.php", "<?php echo bin2hex($_GET['q']);")]);
+    let server = serve(&root, &[]);
+    for (path, bytes) in [("/p/%E4", "e4"), ("/p/%C3%A4", "c3a4"), ("/p/x%FFy%E4%C3", "78ff79e4c3")]
+    {
+        assert_eq!(get(&server, path, &[]).text(), bytes);
+    }
+    server.stop();
+}
+
+#[test]
 fn an_index_file_that_alone_needs_a_user_is_for_users() {
     let root = document_root(&[("users", BOB), ("fallback/x.txt", "x")]);
     let users = root.path().join("users").display().to_string();
