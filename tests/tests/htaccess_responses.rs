@@ -1,5 +1,5 @@
-//! What `.htaccess` files make of responses: of cached pages, files, parts of files, and of what a
-//! script is told of its request.
+//! What `.htaccess` files make of responses: their types, encodings, cookies and users, and which
+//! of them are cached.
 
 use std::time::{Duration, Instant};
 
