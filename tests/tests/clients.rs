@@ -246,6 +246,8 @@ fn what_guards_a_path_guards_a_script_that_a_htaccess_file_leads_to_by_it() {
             ("/other/admin", 403),
             ("/staff", 401),
             ("/other/staff", 200),
+            // Decoded a second time, it is a line feed behind the path.
+            ("/admin/%250A", 400),
             ("/elsewhere", 200),
         ] {
             assert_eq!(status(target), expected, "{target}");
@@ -262,6 +264,8 @@ fn what_guards_a_path_guards_a_script_that_a_htaccess_file_leads_to_by_it() {
     assert!(denied.contains("response         403"), "{denied}");
     let staff = explained("/staff");
     assert!(staff.contains("basic_auth       /index.php/staff matches: a user of "), "{staff}");
+    let unusual = explained("/admin/%250A");
+    assert!(unusual.contains("response         400"), "{unusual}");
 }
 
 #[test]

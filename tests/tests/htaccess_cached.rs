@@ -11,7 +11,7 @@ use maitred_tests::lowered::Lowered;
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, give_to_web_user, public_folder, write_file,
 };
-use maitred_tests::{Target, wait};
+use maitred_tests::{Target, run_maitred, wait};
 
 /// A file that was changed a shorter time ago is not cached.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -388,6 +388,10 @@ fn a_file_that_is_changed_by_another_of_its_links_is_found() {
     server.stop();
 }
 
+/// Rules of an application whose front controller serves every path without a file.
+const PRETTY_URLS: &str = "RewriteEngine on\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                           RewriteRule . /docs/page.txt [L]\n";
+
 #[test]
 fn a_file_of_another_folder_is_never_taken_for_one_of_the_root() {
     let (root, other) = (document_root(&[("docs/page.txt", "root")]), public_folder());
@@ -396,12 +400,19 @@ fn a_file_of_another_folder_is_never_taken_for_one_of_the_root() {
     give_to_web_user(other.path());
     let aliases = format!("aliases = {{ \"/docs\" = {:?} }}", other.path());
     let server = Setup::new(root.path()).site("htaccess = true").site(&aliases).start();
-    for text in ["one", "two", "three"] {
+    for (text, rules) in [("one", ""), ("two", "Options -Indexes\n"), ("three", PRETTY_URLS)] {
+        fs::write(root.path().join(".htaccess"), rules).unwrap();
         fs::write(other.path().join("page.txt"), text).unwrap();
         for _ in 0..3 {
             assert_eq!(ask(&server, "/docs/page.txt", &[]).text(), text);
+            assert_eq!(ask(&server, "/docs/missing.txt", &[]).status, 404);
+            assert_eq!(ask(&server, "/docs", &[]).status, 301);
         }
     }
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    let (_, said) = run_maitred(&["explain", "/docs/page.txt", "--config", file]);
+    assert!(said.contains("200 with the file") && !said.contains(".htaccess"), "{said}");
     server.stop();
 }
 

@@ -13,6 +13,7 @@ use crate::expr::Template;
 use crate::expr_shown as shown;
 use crate::file::Verdict;
 use crate::handlers;
+use crate::left_out::is_optional;
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
@@ -62,6 +63,14 @@ const COMPRESSION: &str = "the site's `compression` says what is compressed";
 /// Of the filter of server-side includes.
 const NO_INCLUDES: &str =
     "server-side includes are not evaluated, and with `Options Includes` such a file gets a 403";
+
+/// Of `SSLRequire`.
+const NO_TLS_EXPRESSION: &str =
+    "SSLRequire is not evaluated: write `Require expr`, or `SSLRequireSSL` for TLS alone";
+
+/// Of `SSLVerifyClient`.
+const NO_CLIENT_CERTIFICATE: &str =
+    "SSLVerifyClient asks for no certificate here: `client_certificates` of the site does";
 
 /// Directives that have no effect here, and why.
 fn no_effect(name: &str) -> Option<&'static str> {
@@ -202,6 +211,10 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
                 return Err(denies(format!("{why}, not '{}'", shown(&kind))));
             }
             set(&mut conf.authn.kind, kind)
+        }
+        "sslrequire" => Err(denies(NO_TLS_EXPRESSION.to_owned())),
+        "sslverifyclient" if !is_optional(&line.words.clone().word()) => {
+            Err(denies(NO_CLIENT_CERTIFICATE.to_owned()))
         }
         "authname" => set(&mut conf.authn.realm, line.one()?),
         "authuserfile" => set(&mut conf.authn.users, line.one()?),

@@ -6,6 +6,7 @@ use crate::conf::authz::{Methods, Section};
 use crate::conf::{Conf, FileNames, FilesSection, IfSection};
 use crate::directives::{self, DirectiveLine, Unknown};
 use crate::expr::Condition;
+use crate::left_out::LeftOut;
 use crate::limits::FileSize;
 use crate::modules;
 use crate::overrides::Overrides;
@@ -381,7 +382,7 @@ impl FileParser<'_> {
             _ if self.leaves_out_unknown() => {
                 let left_out = self.skip(name)?;
                 if left_out.may_deny() && self.reading.ignores_unknown {
-                    let why = "the section is unknown, and has lines about access".to_owned();
+                    let why = "the section is unknown, and has lines that refuse".to_owned();
                     return self.or_deny(Err(why), conf);
                 }
                 Ok(Verdict::Skipped("the section is unknown".to_owned()))
@@ -422,36 +423,6 @@ impl FileParser<'_> {
             }
         }
         Err(format!("Expected </{}> before end of configuration", shown(name)))
-    }
-}
-
-/// What a section that is left out says about access. One that only lets clients in loses nothing.
-#[derive(Default)]
-struct LeftOut {
-    /// A line that may deny.
-    denies: bool,
-    /// An order in which clients without an `Allow` are denied.
-    denies_others: bool,
-    /// `Allow from all`.
-    allows_all: bool,
-}
-
-impl LeftOut {
-    fn may_deny(&self) -> bool {
-        self.denies || self.denies_others && !self.allows_all
-    }
-
-    /// Adds a line, which is in `<RequireNone>` if it is negated.
-    fn add(&mut self, mut words: Words<'_>, is_negated: bool) {
-        let name = words.word().to_ascii_lowercase();
-        let rest = words.rest().trim_ascii().to_ascii_lowercase();
-        match &name[..] {
-            b"require" => self.denies |= is_negated || rest != b"all granted",
-            b"deny" | b"satisfy" | b"sslrequiressl" | b"authmerging" => self.denies = true,
-            b"order" => self.denies_others |= rest != b"deny,allow",
-            b"allow" => self.allows_all |= rest == b"from all",
-            _ => {}
-        }
     }
 }
 

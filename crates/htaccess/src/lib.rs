@@ -10,6 +10,7 @@ mod directives;
 mod expr;
 pub mod file;
 pub mod handlers;
+mod left_out;
 mod limits;
 pub mod modules;
 pub mod overrides;

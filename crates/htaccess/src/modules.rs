@@ -5,7 +5,7 @@ use crate::text::integer;
 use crate::words::Words;
 
 /// Modules that the server has, by the name of their source.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 23] = [
     "access_compat",
     "alias",
     "auth_basic",
@@ -26,6 +26,7 @@ const MODULES: [&str; 22] = [
     "negotiation",
     "rewrite",
     "setenvif",
+    "ssl",
     "version",
     "php",
 ];

@@ -35,7 +35,8 @@ impl OverrideGroup {
             "order" | "allow" | "deny" => OverrideGroup::Limit,
             "options" | "ssloptions" | "contentdigest" | "filterdeclare" | "filterprovider"
             | "filterchain" | "php_value" | "php_flag" => OverrideGroup::Options,
-            "require" | "satisfy" | "sslrequiressl" | "cgipassauth" => OverrideGroup::AuthConfig,
+            "require" | "satisfy" | "cgipassauth" => OverrideGroup::AuthConfig,
+            "sslrequire" | "sslrequiressl" | "sslverifyclient" => OverrideGroup::AuthConfig,
             _ if name.starts_with("auth") => OverrideGroup::AuthConfig,
             "directoryindex"
             | "directoryindexredirect"

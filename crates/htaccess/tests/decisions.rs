@@ -30,6 +30,17 @@ fn encoded_dots_of_an_internal_redirect_lead_to_no_path_that_rules_have_not_seen
 }
 
 #[test]
+fn encoded_control_bytes_of_an_internal_redirect_lead_to_no_script() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteRule ^(.*)$ index.php/$1 [L]\n";
+    let root = MemoryRoot::new().file("/.htaccess", rules).file("/index.php", "");
+    assert_eq!(root.outcome("/admin"), Outcome::Script);
+    for path in ["/admin/%0A", "/admin%09", "/%1f/admin", "/admin/%7F", "/admin\n"] {
+        assert_eq!(root.outcome(path), Outcome::Status(400), "{path:?}");
+    }
+}
+
+#[test]
 fn a_path_with_dots_as_a_segment_is_no_path_of_a_file() {
     let root = MemoryRoot::new().file("/a.txt", "");
     for path in ["/x/../a.txt", "/./a.txt", "/..", "/a.txt/."] {
@@ -68,6 +79,13 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
     let denied = Outcome::Status(403);
     assert_eq!(root("SSLRequireSSL\n").outcome("/a/a.txt"), denied);
     assert_eq!(root("SSLRequireSSL\n").over_tls().outcome("/a/a.txt"), Outcome::NeedsUser);
+    let within = "<IfModule mod_ssl.c>\nSSLRequireSSL\n</IfModule>\n";
+    for text in [within.to_owned(), within.replace("mod_ssl.c", "ssl_module")] {
+        assert_eq!(root(&text).outcome("/a/a.txt"), denied, "{text}");
+        assert_eq!(root(&text).over_tls().outcome("/a/a.txt"), Outcome::NeedsUser, "{text}");
+    }
+    let without = within.replace("mod_ssl", "!mod_ssl");
+    assert_eq!(root(&without).outcome("/a/a.txt"), Outcome::NeedsUser);
     // One of both is enough: a client without TLS may be a user.
     let any = "SSLRequireSSL\nSatisfy Any\n";
     assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);

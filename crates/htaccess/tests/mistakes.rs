@@ -171,6 +171,51 @@ fn handlers_whose_programs_do_not_run_get_a_remark() {
 }
 
 #[test]
+fn a_line_or_a_section_that_refuses_denies_where_unknown_ones_are_ignored() {
+    let ignoring = Reading { ignores_unknown: true, ..Reading::default() };
+    let denies = |text: &str| {
+        let parsed = parse(text.as_bytes(), b"/site/", &ignoring);
+        assert!(parsed.conf.is_ok(), "{text}");
+        matches!(parsed.remarks[0].verdict, Verdict::Refused(_))
+    };
+    for line in ["SSLVerifyClient require", "SSLRequire %{SSL_CLIENT_S_DN_O} eq \"x\""] {
+        assert!(denies(line), "{line}");
+        assert_ne!(mistake(line, &Reading::default()), "", "{line}");
+    }
+    for value in ["none", "Optional", "\"optional_no_ca\""] {
+        assert!(!denies(&format!("SSLVerifyClient {value}")), "{value}");
+    }
+    let section = |line: &str| denies(&format!("<IfFile x>\n{line}\n</IfFile>"));
+    for line in [
+        "SSLVerifyClient require",
+        "SSLRequire %{HTTPS} eq \"on\"",
+        "RewriteRule ^private - [NC,F]",
+        "RewriteRule \"^a b\" - [R=404,L]",
+        "RewriteRule ^private - [gone]",
+        "RedirectMatch 403 ^/private",
+        "Redirect gone /private",
+        "php_flag engine off",
+        "SetHandler none",
+        "AddHandler cgi-script .php",
+        "RemoveHandler .php",
+    ] {
+        assert!(section(line), "{line}");
+    }
+    for line in [
+        "SSLVerifyClient none",
+        "RewriteRule ^a b.php [L,R=301]",
+        "RewriteRule ^a b.php",
+        "Redirect 301 /a /b",
+        "RedirectMatch ^/a /b",
+        "php_flag display_errors off",
+        "AddHandler application/x-httpd-php83 .php",
+        "Require all granted",
+    ] {
+        assert!(!section(line), "{line}");
+    }
+}
+
+#[test]
 fn braces_of_a_long_line_take_linear_time() {
     // A search from each brace takes minutes.
     const BYTES: usize = 1 << 20;

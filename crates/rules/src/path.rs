@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode, percent_encode_byte};
 
 /// Why a request gets no file and no script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,17 @@ pub fn encode_path(path: &[u8]) -> String {
         .add(b'|')
         .add(b'}');
     percent_encode(path, OUTSIDE_PATH).to_string()
+}
+
+/// A query as text: bytes that are not UTF-8 are percent-encoded, which a script decodes to the
+/// same.
+pub fn query_text(query: &[u8]) -> String {
+    let mut text = String::with_capacity(query.len());
+    for chunk in query.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| percent_encode_byte(*byte)));
+    }
+    text
 }
 
 /// Whether the last segment of `path` names a file with PHP source that is not to be run: another

@@ -5,6 +5,7 @@
 
 use maitred_rules::path::{
     CleanPath, Refused, clean_path, encode_path, is_dot_name, is_php_source, mentions_php,
+    query_text,
 };
 
 /// A path as it is resolved, and the part of it that may be looked up.
@@ -173,4 +174,17 @@ fn only_a_notable_refusal_is_logged() {
     let (plain, notable) = (Refused::plain(404, "none"), Refused::notable(403, "odd"));
     assert_eq!((plain.status, plain.why, plain.is_notable), (404, "none", false));
     assert_eq!((notable.status, notable.why, notable.is_notable), (403, "odd", true));
+}
+
+#[test]
+fn a_query_as_text_is_the_same_query() {
+    for (query, expected) in [
+        (&b"a=1&b=%E4"[..], "a=1&b=%E4"),
+        (b"q=\xe4", "q=%E4"),
+        ("q=\u{e4}".as_bytes(), "q=\u{e4}"),
+        (b"\xff\xc3", "%FF%C3"),
+        (b"", ""),
+    ] {
+        assert_eq!(query_text(query), expected);
+    }
 }

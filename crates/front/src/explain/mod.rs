@@ -20,7 +20,7 @@ use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::site_rules::{Refusal, RuleRequest, SettingsOfPath, Step, Verdict};
 
-use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
+use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, is_by_htaccess, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::runtime::lookup_turns::AllTurns;
 use crate::site::chroots;
@@ -215,7 +215,7 @@ impl Explainer<'_> {
             self.said.say("response", page);
             return Ok(());
         }
-        if self.site.rules.htaccess {
+        if is_by_htaccess(rules, &clean) {
             let asked = htaccess_explainer::Asked { path: &clean, query, runner };
             self.by_htaccess(&asked, &mut resolver);
             self.own_body_size(settings);

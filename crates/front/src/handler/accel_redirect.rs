@@ -11,6 +11,7 @@ use maitred_http1::{Head, Method, is_hop_by_hop};
 use crate::backend::Backend;
 use crate::backend::script_headers::{Named, SENDFILE, is_for_us};
 use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::htaccess_response::ResponseSource;
 use crate::handler::respond::{TextResponse, WholeResponse};
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::headers::{Header, first_field};
@@ -92,6 +93,7 @@ pub async fn serve<C: HttpClient>(
     let response = WholeResponse {
         headers: &headers,
         lines: file.headers.clone(),
+        source: ResponseSource::NamedFile,
         ..WholeResponse::new(status, Content::of(&file.body), after)
     };
     cx.send(&response).await

@@ -9,7 +9,7 @@ use maitred_htaccess::process::{Decision as Verdict, Outcome};
 use maitred_htaccess::read_log::ReadLog;
 use maitred_htaccess::request::{Addresses, Client, Request};
 use maitred_htaccess::table::Table;
-use maitred_rules::path::{CleanPath, clean_path, encode_path};
+use maitred_rules::path::{CleanPath, clean_path, encode_path, query_text};
 
 use crate::backend::Backend;
 use crate::handler::context::RequestContext;
@@ -458,6 +458,8 @@ async fn depends_on_client(context: &RequestContext<'_>, directives: &Directives
         && own.args == other.args
         && own.env == other.env
         && own.conf.php == other.conf.php
+        && own.conf.core.has_signature == other.conf.core.has_signature
+        && own.previous == other.previous
         && own.status == other.status;
     !is_same || own.has_changed_headers || own.user.is_some()
 }
@@ -477,8 +479,7 @@ struct Failed {
 /// The path and query of the context become those of the last round.
 fn follow(context: &mut RequestContext<'_>, request: &Request) {
     context.path = Cow::Owned(encode_path(&request.uri));
-    let args = request.args.as_ref();
-    context.query = args.map(|args| Cow::Owned(String::from_utf8_lossy(args).into_owned()));
+    context.query = request.args.as_ref().map(|args| Cow::Owned(query_text(args)));
 }
 
 fn failure(context: &RequestContext<'_>, status: u16) -> TextResponse {

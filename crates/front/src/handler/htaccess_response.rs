@@ -42,8 +42,10 @@ pub struct Unevaluated;
 /// What a response comes from: Apache's filters apply to each in their own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseSource {
-    /// A static file.
+    /// The file of the request.
     File,
+    /// A file that a script names: what directives say about the type is for the script's name.
+    NamedFile,
     /// A script.
     Script,
     /// The server itself: an error, a redirect, a listing.
@@ -112,8 +114,18 @@ impl Directives {
         if source == ResponseSource::File {
             self.set_type(&mut tables.success);
         }
-        let is_error_document = status >= 400 && status == self.request.status;
-        if source != ResponseSource::Server || is_error_document {
+        if matches!(source, ResponseSource::File | ResponseSource::NamedFile)
+            && self.request.conf.core.sends_etag == Some(false)
+        {
+            tables.success.unset(b"ETag");
+        }
+        let is_described = match source {
+            ResponseSource::File | ResponseSource::Script => true,
+            ResponseSource::NamedFile => false,
+            // The text of an `ErrorDocument`.
+            ResponseSource::Server => status >= 400 && status == self.request.status,
+        };
+        if is_described {
             self.describe(&mut tables.success);
         }
         let request = &self.request;
@@ -168,9 +180,11 @@ impl Directives {
     fn is_error(&self, status: u16, source: ResponseSource) -> bool {
         match source {
             ResponseSource::Script => false,
-            ResponseSource::File if status == 304 => false,
+            ResponseSource::File | ResponseSource::NamedFile if status == 304 => false,
             // The page of an `ErrorDocument` is none of these.
-            ResponseSource::File => status >= 300 && status != self.request.status,
+            ResponseSource::File | ResponseSource::NamedFile => {
+                status >= 300 && status != self.request.status
+            }
             ResponseSource::Server => {
                 status >= 300 && (status < 400 || status != self.request.status)
             }
@@ -178,32 +192,38 @@ impl Directives {
     }
 
     fn set_type(&self, headers: &mut Table) {
+        let own = headers.get(b"Content-Type").unwrap_or_default();
+        // Its parts have the type of the file.
+        if own.starts_with(b"multipart/byteranges") {
+            return;
+        }
+        let media_type = self.file_type(own);
+        if !media_type.is_empty() {
+            headers.set(b"Content-Type", media_type);
+        }
+    }
+
+    /// The type of the request's file as the directives say it; `own` is the one without them.
+    pub fn file_type(&self, own: &[u8]) -> Vec<u8> {
         let (request, core) = (&self.request, &self.request.conf.core);
         let is_described = request.charset.is_some()
             || request.content_encoding.is_some()
             || !request.content_language.is_empty();
-        if let Some(media_type) = &request.content_type {
-            headers.set(b"Content-Type", media_type.clone());
-        } else if is_described && let Some(media_type) = inner_type(request.base_name()) {
-            headers.set(b"Content-Type", media_type);
-        }
-        let own = headers.get(b"Content-Type").unwrap_or_default().to_vec();
+        let inner = || inner_type(request.base_name()).filter(|_| is_described);
+        let set = request.content_type.clone().or_else(inner);
+        let own = set.unwrap_or_else(|| own.to_vec());
         // That of the server's own types gives way.
         let has_charset =
             request.content_type.is_some() && memchr::memmem::find(&own, b"charset=").is_some();
         let is_text = own.starts_with(b"text/html") || own.starts_with(b"text/plain");
         let default =
             core.default_charset.as_ref().filter(|charset| !charset.is_empty() && is_text);
-        let charset = request.charset.as_ref().or(default);
-        if let Some(charset) = charset
-            && !own.is_empty()
-            && (!has_charset || request.charset.is_some())
-        {
-            let base = own.split(|byte| *byte == b';').next().unwrap_or_default();
-            headers.set(b"Content-Type", [base, b"; charset=", charset].concat());
-        }
-        if core.sends_etag == Some(false) {
-            headers.unset(b"ETag");
+        match request.charset.as_ref().or(default) {
+            Some(charset) if !own.is_empty() && (!has_charset || request.charset.is_some()) => {
+                let base = own.split(|byte| *byte == b';').next().unwrap_or_default();
+                [base, b"; charset=", charset].concat()
+            }
+            _ => own,
         }
     }
 

@@ -141,6 +141,8 @@ pub struct WholeResponse<'a> {
     pub after: After,
     /// Whether a script has created it: error pages replace it only with `intercept_errors`.
     pub is_by_script: bool,
+    /// What it comes from, for `.htaccess` files.
+    pub source: ResponseSource,
 }
 
 impl<'a> WholeResponse<'a> {
@@ -155,6 +157,7 @@ impl<'a> WholeResponse<'a> {
             length: None,
             after,
             is_by_script: false,
+            source: ResponseSource::Server,
         }
     }
 
@@ -230,11 +233,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let all = || headers.iter().copied().chain(headers_of_lines(&lines));
         let expiry = own.expiry(response.status, |name| find(all(), name));
         headers.extend(expiry.iter().flat_map(|expiry| expiry.headers()));
-        let source = match (response.is_by_script, response.lines.is_empty()) {
-            (true, _) => ResponseSource::Script,
-            (false, false) => ResponseSource::File,
-            (false, true) => ResponseSource::Server,
-        };
+        let source = response.source;
         let before = || headers.iter().copied().chain(headers_of_lines(&lines)).collect::<Vec<_>>();
         if own.reads_files() {
             own.look_ahead(response.status, &before(), source).await;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use maitred_config::Site;
 use maitred_rules::SiteRules;
-use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::path::{CleanPath, Refused, clean_path};
 use maitred_rules::settings::Alias;
 use maitred_rules::site_rules::Refusal;
 
@@ -65,10 +65,16 @@ pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathT
     }
 }
 
-/// Whether `.htaccess` files apply to a path: to those in the document root.
-fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
+/// Whether `.htaccess` files apply to a path: to those in the document root. Those of the root are
+/// not for the folder of an alias, as in Apache.
+pub fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
     let settings = rules.settings();
-    let is_in = |alias: &Alias| path.as_bytes().starts_with(alias.path.as_bytes());
+    let is_in = |alias: &Alias| {
+        let prefix = alias.path.trim_end_matches('/');
+        let rest = path.as_bytes().strip_prefix(prefix.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            && prefix.len() <= path.opaque_from()
+    };
     settings.htaccess && !settings.aliases.iter().any(is_in)
 }
 
@@ -107,7 +113,7 @@ impl RouteRules<'_> {
         }
         let by_name = self.admit(name)?;
         let by_path = behind.map_or(Ok(None), |path| self.admit(path))?;
-        let by_rewrite = self.rewritten().map_or(Ok(None), |path| self.admit(path.as_bytes()))?;
+        let by_rewrite = self.rewritten()?.map_or(Ok(None), |path| self.admit(path.as_bytes()))?;
         if self.rules.may_run(name) {
             return Ok([by_name, by_path, by_rewrite]);
         }
@@ -117,8 +123,10 @@ impl RouteRules<'_> {
     /// The requirements for a file. The index file of a directory has a path of its own, and so has
     /// one to which a `.htaccess` file leads: the rules have not been evaluated for it yet.
     pub fn of_file(&self, entry: &StaticFile) -> RouteChecks {
-        let Some(own) = self.own_path(entry) else {
-            return RouteChecks { limits: Vec::new(), admitted: Ok([None; 3]) };
+        let own = match self.own_path(entry) {
+            Ok(Some(own)) => own,
+            Ok(None) => return RouteChecks { limits: Vec::new(), admitted: Ok([None; 3]) },
+            Err(refusal) => return RouteChecks { limits: Vec::new(), admitted: Err(refusal) },
         };
         RouteChecks {
             limits: self.limits_beyond(&own, &[self.requested, self.evaluated]),
@@ -128,21 +136,23 @@ impl RouteRules<'_> {
 
     /// The requirements for the listing of a folder to which a `.htaccess` file leads.
     pub fn of_listing(&self) -> RouteChecks {
-        let own = clean_path(self.path).ok();
-        let admitted = own.map_or(Ok(None), |own| self.admit(own.as_bytes()));
+        let own = clean_path(self.path).map_err(not_comparable);
+        let admitted = own.and_then(|own| self.admit(own.as_bytes()));
         RouteChecks { limits: Vec::new(), admitted: admitted.map(|auth| [auth, None, None]) }
     }
 
     /// The path of a file, unless the rules have been evaluated for it.
-    fn own_path(&self, entry: &StaticFile) -> Option<Vec<u8>> {
-        index_path(self.path, entry)
-            .or_else(|| self.rewritten().map(|path| path.as_bytes().to_vec()))
+    fn own_path(&self, entry: &StaticFile) -> Result<Option<Vec<u8>>, Refusal> {
+        if let Some(index) = index_path(self.path, entry) {
+            return Ok(Some(index));
+        }
+        Ok(self.rewritten()?.map(|path| path.as_bytes().to_vec()))
     }
 
     /// The path to which a `.htaccess` file leads.
-    fn rewritten(&self) -> Option<CleanPath<'_>> {
+    fn rewritten(&self) -> Result<Option<CleanPath<'_>>, Refusal> {
         let is_other = self.path != self.evaluated;
-        clean_path(self.path).ok().filter(|_| is_other)
+        is_other.then(|| clean_path(self.path).map_err(not_comparable)).transpose()
     }
 
     fn admit(&self, path: &[u8]) -> Result<Option<usize>, Refusal> {
@@ -176,6 +186,12 @@ impl RouteRules<'_> {
     fn is_front_controller(&self, name: &[u8]) -> bool {
         self.site.front_controller.as_deref().map(str::as_bytes) == Some(name)
     }
+}
+
+/// The refusal of a path that the rules cannot be compared with: one of them may be for it.
+fn not_comparable(refused: Refused) -> Refusal {
+    let why = "The path that the request leads to has a byte that no path may have.";
+    Refusal { status: refused.status, why, is_config_error: false }
 }
 
 /// The path of the index of the folder at `path`. None if the path is the file's own.

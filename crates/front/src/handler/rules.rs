@@ -14,7 +14,7 @@ use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::respond::TextResponse;
 use crate::handler::route::{route, special};
-use crate::handler::route_rules::{PathTarget, RouteChecks, RouteRules, target_of};
+use crate::handler::route_rules::{PathTarget, RouteChecks, RouteRules, is_by_htaccess, target_of};
 use crate::handler::{htaccess, refusal};
 use crate::http::hosts::host_name;
 use crate::pool::queue::Priority;
@@ -124,6 +124,9 @@ impl<'r> RulesCheck<'r> {
         }
         let path = self.context.path.clone().into_owned();
         match clean_path(&path) {
+            Ok(path) if !is_by_htaccess(self.rules, &path) => {
+                route(&self.context, self.thread).await
+            }
             Ok(path) => Box::pin(htaccess::route(&mut self.context, self.thread, &path)).await,
             Err(refused) => refusal::of_path(&refused).into(),
         }

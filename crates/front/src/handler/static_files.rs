@@ -10,6 +10,7 @@ use maitred_rules::content_encoding::ContentEncoding;
 use md5::{Digest as _, Md5};
 
 use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::htaccess_response::{Directives, ResponseSource};
 use crate::handler::respond::WholeResponse;
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::headers::{Header, first_field};
@@ -50,7 +51,8 @@ pub async fn serve<C: HttpClient>(
 ) -> io::Result<After> {
     let entry = variant(context, cx.thread, entry).await;
     let request = FileRequest { head: cx.head, takes_post: context.directives.is_some() };
-    let file = files::response(&entry, &request);
+    let typed = type_of_parts(context, &entry);
+    let file = files::response(typed.as_ref().unwrap_or(&entry), &request);
     let after = cx.client.discard_body(cx.head);
     let digest = content_digest(context, &entry, file.status);
     let headers: &[Header<'_>] = match &digest {
@@ -60,9 +62,18 @@ pub async fn serve<C: HttpClient>(
     let response = WholeResponse {
         headers,
         lines: file.headers.clone(),
+        source: ResponseSource::File,
         ..WholeResponse::new(file.status, Content::of(&file.body), after)
     };
     cx.send(&response).await
+}
+
+/// The file with the type that the directives give it, for a request of parts: each has the type.
+fn type_of_parts(context: &RequestContext<'_>, entry: &StaticFile) -> Option<StaticFile> {
+    let directives = context.directives.as_ref()?;
+    context.head.header("range")?;
+    let media_type = directives.file_type(entry.content_type().as_bytes());
+    Some(entry.typed(std::str::from_utf8(&media_type).ok()?))
 }
 
 /// The value of `Content-MD5` (RFC 2616 §14.15), with `ContentDigest On`: that of the whole file,
@@ -93,6 +104,11 @@ async fn variant(
     let Some(compression) = site.compression.as_deref().filter(|_| entry.varies()) else {
         return entry;
     };
+    // A directive names the encoding that the file has.
+    let is_encoded = |own: &Arc<Directives>| own.request.content_encoding.is_some();
+    if context.directives.as_ref().is_some_and(is_encoded) {
+        return entry;
+    }
     // Ranges are those of the file itself: its parts in another encoding would not fit together.
     if !matches!(head.kind(), Method::Get | Method::Head) || head.header("range").is_some() {
         return entry;

@@ -509,6 +509,7 @@ impl World for SiteWorld<'_> {
     }
 
     fn http_date(&self, seconds: i64) -> Vec<u8> {
+        self.paths.borrow_mut().add(b"", None);
         crate::runtime::clock::http_date_in(seconds).into_bytes()
     }
 

@@ -37,6 +37,20 @@ struct WholeRedirect {
     status: u16,
 }
 
+/// The status that the first word of a redirect names.
+pub fn named_status(word: &[u8]) -> Option<u16> {
+    Some(match &word.to_ascii_lowercase()[..] {
+        b"permanent" => 301,
+        b"temp" => 302,
+        b"seeother" => 303,
+        b"gone" => 410,
+        digits if digits.first().is_some_and(u8::is_ascii_digit) => {
+            u16::try_from(integer(digits)).unwrap_or(0)
+        }
+        _ => return None,
+    })
+}
+
 impl AliasConf {
     /// The configuration below another one: own redirects come first.
     pub fn below(&self, base: &AliasConf) -> AliasConf {
@@ -57,17 +71,7 @@ impl AliasConf {
         default: u16,
         is_regex: bool,
     ) -> Result<(), String> {
-        let first = words[0].to_ascii_lowercase();
-        let named = match &first[..] {
-            b"permanent" => Some(301),
-            b"temp" => Some(302),
-            b"seeother" => Some(303),
-            b"gone" => Some(410),
-            digits if digits.first().is_some_and(u8::is_ascii_digit) => {
-                Some(u16::try_from(integer(digits)).unwrap_or(0))
-            }
-            _ => None,
-        };
+        let named = named_status(&words[0]);
         if words.len() == 3 && named.is_none() {
             return Err("Redirect: invalid first argument (of three)".to_owned());
         }

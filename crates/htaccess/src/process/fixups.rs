@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::subrequest::Looked;
 use super::{Processor, Stop};
 use crate::cookie::SET_COOKIE;
 use crate::request::{Kind, Request};
@@ -107,17 +108,13 @@ impl Processor<'_> {
                 if let Some(location) = found.request.headers_out.get(b"Location") {
                     request.headers_out.set(b"Location", location);
                 }
-                return Err(if status == 401 { Stop::NeedsUser } else { Stop::Status(status) });
+                return Err(stop_of(request, found));
             }
             if status != 200 && status != 404 {
-                failed = Some(status);
+                failed = Some(found);
             }
         }
-        match failed {
-            Some(401) => Err(Stop::NeedsUser),
-            Some(status) => Err(Stop::Status(status)),
-            None => Ok(()),
-        }
+        failed.map_or(Ok(()), |found| Err(stop_of(request, found)))
     }
 
     /// `FallbackResource` (`fixup_dflt`).
@@ -139,7 +136,7 @@ impl Processor<'_> {
                 Ok(())
             }
             200 | 404 => Ok(()),
-            401 => Err(Stop::NeedsUser),
+            401 => Err(stop_of(request, found)),
             status => {
                 if let Some(location) = found.request.headers_out.get(b"Location") {
                     request.headers_out.set(b"Location", location);
@@ -148,6 +145,15 @@ impl Processor<'_> {
             }
         }
     }
+}
+
+/// How a subrequest that was refused ends its request. The users are those of its file.
+fn stop_of(request: &mut Request, found: Looked) -> Stop {
+    if found.status != 401 {
+        return Stop::Status(found.status);
+    }
+    request.conf = found.request.conf;
+    Stop::NeedsUser
 }
 
 fn with_args(name: &[u8], request: &Request) -> Vec<u8> {

@@ -19,8 +19,11 @@ const LONGEST_NAME: usize = 255;
 impl Processor<'_> {
     /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
     pub(super) fn walk(&self, request: &mut Request) -> Result<(), Stop> {
-        // Rules and sections would be those of another path than that of the file.
-        if request.uri.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+        // Rules and sections would be those of another path than that of the file. The rules of the
+        // site are compared with no path that has a control byte.
+        let has_dots =
+            request.uri.split(|byte| *byte == b'/').any(|name| matches!(name, b"." | b".."));
+        if has_dots || request.uri.iter().any(u8::is_ascii_control) {
             return Err(Stop::Status(400));
         }
         let root = &self.client.document_root;

@@ -7,7 +7,7 @@ mod rule_parser;
 mod variables;
 
 pub use apply_rules::{Rewritten, apply};
-pub use rule_parser::{parse_condition, parse_rule};
+pub use rule_parser::{parse_condition, parse_rule, refuses};
 pub use variables::header_of_variable;
 
 use std::sync::Arc;

@@ -61,6 +61,15 @@ pub fn parse_rule(
     Ok(Rule { pattern, is_negated, substitution, conditions, flags, line })
 }
 
+/// Whether the flags of a rule refuse the requests that it matches; one that is wrong may.
+pub fn refuses(text: &[u8]) -> bool {
+    let Some(arguments) = RewriteArguments::split(text) else { return true };
+    let mut flags = Flags::default();
+    let set = |key: &[u8], value: &[u8]| set_rule_flag(&mut flags, key, value);
+    let read = arguments.flags.map_or(Ok(()), |field| each_flag(&field, set));
+    read.is_err() || flags.status.is_some_and(|status| status >= 400)
+}
+
 /// Rejects the lookup of a map: without its value, a rule that denies may let clients in.
 fn without_map(text: &[u8]) -> Result<(), String> {
     match map_lookup(text) {

@@ -16,6 +16,7 @@ use maitred_pagestore::body::FILE_LEAST_BYTES;
 use crate::cache::CACHE_STATUS;
 use crate::cache::key_host::key_host;
 use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::htaccess_response::ResponseSource;
 use crate::handler::respond::WholeResponse;
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::headers::Header;
@@ -123,6 +124,10 @@ pub(crate) async fn reply<C: HttpClient>(
         unsent_lines: &stored.lines,
         length: carries_body.then_some(part.len() as u64),
         is_by_script: code == stored.status,
+        source: match selected {
+            Selected::Unsatisfiable => ResponseSource::Server,
+            _ => ResponseSource::Script,
+        },
         ..WholeResponse::new(code, content, after)
     };
     cx.send(&response).await
