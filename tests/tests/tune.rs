@@ -409,3 +409,19 @@ fn a_trial_in_an_included_file_is_undone_after_a_killed_tuning() {
     assert_eq!(fs::read_to_string(&file).expect("a file"), pool);
     server.stop();
 }
+
+#[test]
+fn a_number_that_a_variable_of_the_server_replaces_is_not_tuned() {
+    let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
+    let variable = ["env", "MAITRED_POOL_MAX_CHILDREN=2"];
+    let server = Setup::new(root.path()).workers(2).under(&variable).start();
+    let before = fs::read(server.configuration()).expect("a file");
+    let mut command = Command::new(maitred_program());
+    command.arg("tune").arg("--config").arg(server.configuration());
+    command.arg(format!("{}/nap.php", server.base_url())).args(SHORT);
+    let output = command.stdin(Stdio::null()).output().expect("the program can be started");
+    let parts = ["pool www has 2 workers after the reload, not ", "its settings are restored"];
+    expect_refused(&output, &parts);
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    server.stop();
+}

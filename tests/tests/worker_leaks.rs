@@ -1,13 +1,17 @@
 //! `maitred leaks`: what an application in worker mode leaves behind for the next request.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
-use maitred_tests::maitred_program;
+use maitred_tests::processes::{Process, family};
 use maitred_tests::server::{
     WEB_USER, document_root, give_to_web_user, is_root, public_folder, user_ids, write_file,
 };
+use maitred_tests::{maitred_program, ports, wait};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 const WORKER: &str = "<?php
@@ -39,6 +43,114 @@ fn leaks(root: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(maitred_program());
     command.arg("leaks").arg("--config").arg(config).args(words);
     command.output().expect("it can be run")
+}
+
+/// A handler that is in the middle of a request from when there is a file `state/runs` on.
+const LINGERS: &str = "<?php touch(__DIR__ . '/state/runs'); sleep(20);";
+
+/// `maitred leaks`, in the middle of a request to a handler that lingers.
+struct Lingering {
+    command: Child,
+    /// Where its server listens.
+    address: SocketAddr,
+    /// All its processes.
+    processes: Vec<Process>,
+}
+
+impl Lingering {
+    fn start(root: &Path) -> Lingering {
+        let state = root.join("state");
+        std::fs::create_dir(&state).expect("a folder can be made");
+        give_to_web_user(&state);
+        let mut command = Command::new(maitred_program());
+        command.arg("leaks").arg("--config").arg(root.join("maitred.toml")).arg("/lingers");
+        let command = command.env("TMPDIR", root).stdin(Stdio::null()).spawn().expect("it runs");
+        wait::until_true("the handler runs", || state.join("runs").exists());
+        let folder = Self::folder(root).expect("its server has one");
+        let log = std::fs::read_to_string(folder.join("log")).expect("its server has one");
+        let (_, serving) = log.split_once("on http://").expect("its server listens");
+        let address = serving.split_whitespace().next().expect("an address");
+        let processes = family(command.id().cast_signed());
+        assert!(processes.len() > 2, "{processes:?}");
+        Lingering { command, address: address.parse().expect("an address"), processes }
+    }
+
+    /// The folder of the server's files.
+    fn folder(root: &Path) -> Option<std::path::PathBuf> {
+        let entries = std::fs::read_dir(root).expect("it is there").flatten();
+        let mut paths = entries.map(|entry| entry.path());
+        paths.find(|path| path.to_string_lossy().contains("/maitred-leaks-"))
+    }
+
+    /// The response to a client that is not the command.
+    fn response(&self, start: &str, target: &str) -> String {
+        let mut client = TcpStream::connect(self.address).expect("it listens");
+        let request =
+            format!("{start}GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it reads");
+        let mut response = Vec::new();
+        // A connection may be reset in place of a response.
+        let _ = client.read_to_end(&mut response);
+        String::from_utf8_lossy(&response).into_owned()
+    }
+
+    /// Sends the command a signal; nothing of it is left then. Returns its exit code.
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        Process::read(self.command.id().cast_signed()).expect("it runs").signal(signal);
+        let code = self.command.wait().expect("it has been started").code();
+        wait::until_true("the listener is gone", || !ports::is_listening(self.address));
+        // A second signal ends the script.
+        for process in &self.processes {
+            process.signal(Signal::TERM);
+        }
+        wait::until_true("no process is left", || {
+            self.processes.iter().all(|process| !process.is_running())
+        });
+        code
+    }
+}
+
+#[test]
+fn no_other_user_of_the_machine_gets_anything_of_the_site() {
+    let root = application(&[("lingers", LINGERS)]);
+    std::fs::create_dir(root.path().join("private")).expect("a folder can be made");
+    write_file(root.path(), "private/dump.sql", b"the secret");
+    let config = root.path().join("maitred.toml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    std::fs::write(&config, text + "deny = [\"/private/*\"]\n").expect("it can be written");
+    let leaks = Lingering::start(root.path());
+    let forwarded = "PROXY TCP4 127.0.0.1 127.0.0.1 1 80\r\n";
+    let other = "PROXY TCP6 fd00::7 ::1 1 80\r\n";
+    // The connection is the proxy's own (version 2, §2.2).
+    let own = "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    for start in ["", forwarded, other, own] {
+        for target in ["/private/dump.sql", "/index.php"] {
+            let response = leaks.response(start, target);
+            let is_refused = response.is_empty() || response.starts_with("HTTP/1.1 403 ");
+            assert!(is_refused, "{start}{target}: {response}");
+        }
+    }
+    assert_eq!(leaks.end(Signal::TERM), Some(130));
+    assert_eq!(Lingering::folder(root.path()), None, "its configuration has secrets");
+}
+
+#[test]
+fn its_server_ends_with_it() {
+    let root = application(&[("lingers", LINGERS)]);
+    let leaks = Lingering::start(root.path());
+    assert_eq!(leaks.end(Signal::KILL), None);
+}
+
+#[test]
+fn settings_in_variables_are_those_of_the_real_server() {
+    let root = application(&[("tidy", "<?php echo 'tidy';")]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("it has one").to_string();
+    let mut command = Command::new(maitred_program());
+    command.arg("leaks").arg("--config").arg(root.path().join("maitred.toml"));
+    command.env("MAITRED_LISTEN", taken).env("MAITRED_POOL_MAX_CHILDREN", "4");
+    let output = command.args(["--rounds", "2", "/tidy"]).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 fn said(output: &Output) -> String {

@@ -20,6 +20,11 @@ const PREFIX: &str = "MAITRED_";
 /// Variables of maitred with another meaning: the log level, and the program that tests run.
 const OTHERS: [&str; 2] = ["MAITRED_LOG", "MAITRED_BIN"];
 
+/// Whether a variable of this name replaces settings of the file.
+pub fn is_env_setting(name: &str) -> bool {
+    name.starts_with(PREFIX) && !OTHERS.contains(&name)
+}
+
 /// The setting that no variable has, since files are read before variables.
 const INCLUDE: &str = "include";
 
@@ -97,9 +102,7 @@ impl Environment {
             found.map(|(_, value)| value.clone())
         };
         let further: Vec<EnvSetting> = otel_settings(get).into_iter().map(Into::into).collect();
-        let own = all
-            .into_iter()
-            .filter(|(name, _)| name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()));
+        let own = all.into_iter().filter(|(name, _)| is_env_setting(name));
         let mut found = Vec::new();
         for (name, value) in own {
             let (tables, section, setting) = Tables::of(&name[PREFIX.len()..]);

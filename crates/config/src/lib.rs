@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-pub use env_settings::Environment;
+pub use env_settings::{Environment, is_env_setting};
 pub use maitred_rules::settings::Upstream;
 pub use mistakes::{Mistake, Mistakes, Position};
 pub use model::acme::{Acme, AcmeShared, Challenge, ExternalAccount, LETS_ENCRYPT, SharedPlace};

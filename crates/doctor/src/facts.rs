@@ -367,6 +367,15 @@ impl Pool {
     pub fn workers(&self) -> Fact<&[Worker]> {
         Ok(known(&known(&self.live)?.workers)?)
     }
+
+    /// Private memory of all its workers, in bytes; one that is not measured has the mean.
+    pub fn private_of_all(&self) -> f64 {
+        let (workers, live) = (self.workers().unwrap_or_default(), self.live.as_ref());
+        let private = workers.iter().filter_map(|worker| worker.private.as_ref().ok().copied());
+        let private: Vec<f64> = private.collect();
+        let all = workers.len() + live.map_or(0, |live| live.further_workers);
+        private.iter().sum::<f64>() * all as f64 / private.len().max(1) as f64
+    }
 }
 
 /// Spare servers of a dynamic pool.
@@ -426,6 +435,8 @@ impl Ini {
 pub struct Live {
     /// Its workers.
     pub workers: Fact<Vec<Worker>>,
+    /// Workers besides these, which are too many to be measured.
+    pub further_workers: usize,
     /// Median time of scripts, in seconds.
     pub script_p50: Fact<f64>,
     /// 99th percentile of the time of scripts, in seconds.

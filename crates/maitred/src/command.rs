@@ -194,7 +194,8 @@ pub enum Command {
         It starts a server of its own with one worker, and requests all URLs in turn. State that \
         only the first round sets is no leak. Databases and files are the real ones of the \
         application.\n\
-        Exit codes: 0 no leak, 1 it failed, 2 wrong usage or no pool in worker mode, 3 leaks.")]
+        Exit codes: 0 no leak, 1 it failed, 2 wrong usage or no pool in worker mode, 3 leaks, 130 \
+        interrupted.")]
     Leaks(Leaks),
     /// Load-test a server and measure its responses
     #[command(after_long_help = "Examples:\n  \

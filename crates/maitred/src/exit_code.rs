@@ -18,6 +18,9 @@ pub const EXIT_USAGE: u8 = 2;
 /// `maitred purge`: done here, but other nodes may still serve the pages.
 pub const EXIT_UNCONFIRMED: u8 = 3;
 
+/// A signal has interrupted it; the exit code of a shell for SIGINT.
+pub const EXIT_STOPPED: u8 = 130;
+
 /// Prints an error of usage or configuration.
 pub fn refuse(why: &impl Display) -> ExitCode {
     complain(why);

@@ -21,6 +21,7 @@ mod man_pages;
 mod memory_reader;
 mod octane;
 mod pipe_reader;
+mod private_server;
 mod profile_command;
 mod purge;
 mod purge_log;

@@ -168,7 +168,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
             return MemoryBudget { budget: Err(text(why)), base: Err(text(why)) };
         }
     };
-    let own: f64 = private(pool).iter().sum();
+    let own = pool.private_of_all();
     let whole = || MemoryBudget {
         budget: Ok((memory.total, "of the machine".to_owned())),
         base: Ok((memory.total - memory.available - own).max(0.0)),
@@ -188,16 +188,6 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
 fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
     let used = used.as_ref().map_err(|why| why.to_string())?;
     Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
-}
-
-fn private(pool: &Pool) -> Vec<f64> {
-    let workers = pool.live.as_ref().ok().and_then(|live| live.workers.as_ref().ok());
-    let private = workers.into_iter().flatten().map(|worker| &worker.private);
-    private.filter_map(known).collect()
-}
-
-fn known(value: &Fact<f64>) -> Option<f64> {
-    value.as_ref().ok().copied()
 }
 
 /// The size of a pool's OPcache, in bytes.

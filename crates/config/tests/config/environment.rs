@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use maitred_config::{Config, Environment, ProcessManager, parse_with};
+use maitred_config::{Config, Environment, ProcessManager, is_env_setting, parse_with};
 
 fn with(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -39,6 +39,16 @@ fn variables_replace_settings_of_the_file_in_every_pool_and_every_site() {
     assert_eq!(site.index, ["start.php"]);
     assert!(site.cache.is_some());
     assert_eq!(config.cache_memory, 64 << 20);
+}
+
+#[test]
+fn a_variable_with_our_prefix_is_a_setting_unless_it_is_about_the_log_or_tests() {
+    for name in ["MAITRED_LISTEN", "MAITRED_POOL_PM", "MAITRED_TLS_LISTEN", "MAITRED_ADMIN"] {
+        assert!(is_env_setting(name), "{name}");
+    }
+    for name in ["MAITRED_LOG", "MAITRED_BIN", "HOME", "OTEL_SERVICE_NAME"] {
+        assert!(!is_env_setting(name), "{name}");
+    }
 }
 
 #[test]

@@ -85,6 +85,7 @@ pub fn worker(pid: i32) -> Worker {
 fn live() -> Live {
     Live {
         workers: Ok((1..=8).map(worker).collect()),
+        further_workers: 0,
         script_p50: Ok(0.02),
         script_p99: Ok(0.2),
         queue_wait_p99: Ok(0.001),

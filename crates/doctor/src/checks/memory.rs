@@ -105,9 +105,7 @@ struct Budget {
 
 fn budget(machine: &Machine, service: &Service) -> Fact<Budget> {
     let memory = known(&machine.memory)?;
-    let pools = service.pools.iter();
-    let workers = pools.filter_map(|pool| pool.workers().ok()).flatten();
-    let own: f64 = workers.filter_map(|worker| worker.private.as_ref().ok()).sum();
+    let own: f64 = service.pools.iter().map(Pool::private_of_all).sum();
     Ok(match known(&service.group.memory)? {
         Some((limit, place)) if *limit < memory.total => {
             // The use of a group includes the OPcache of a server that runs in it, as `maitred
@@ -122,6 +120,17 @@ fn budget(machine: &Machine, service: &Service) -> Fact<Budget> {
             base: (memory.total - memory.available - own).max(0.0),
         },
     })
+}
+
+/// Memory that the workers of the other pools of a service may need, or have if their number
+/// follows the memory.
+fn of_others(service: &Service, pool: &Pool) -> Fact<f64> {
+    let others = service.pools.iter().filter(|other| other.section != pool.section);
+    let may_need = |other: &Pool| match other.manager {
+        Manager::Found => Ok(other.private_of_all()),
+        _ => Ok(f64::from(other.max_children) * cost(other)?.bytes),
+    };
+    others.map(may_need).sum()
 }
 
 /// The guides' number for comparison (R21, R57).
@@ -223,14 +232,17 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
             sheet.cannot_tell(about, "what a worker costs", &why);
             continue;
         };
-        let Budget { bytes: budget, base, .. } = match budget(&facts.machine, service) {
-            Ok(budget) => budget,
+        let found = budget(&facts.machine, service)
+            .and_then(|budget| Ok((of_others(service, pool)?, budget)));
+        let (others, Budget { bytes: budget, base, .. }) = match found {
+            Ok(found) => found,
             Err(why) => {
                 sheet.cannot_tell(about, "how many workers memory allows", &why);
                 continue;
             }
         };
-        let allowed = ((0.9 * budget - base - shared(service)) / private).floor().max(0.0);
+        let left = 0.9 * budget - base - shared(service) - others;
+        let allowed = (left / private).floor().max(0.0);
         let counted = [pool.stat(|live| &live.limit_reached), pool.stat(|live| &live.queue_max)];
         let is_short = counted.iter().flatten().any(|count| *count > 0);
         let seen = format!(
@@ -419,6 +431,35 @@ mod tests {
         expect("D2", &facts, CannotTell, "could be measured");
         pool(&mut facts).live = unknown();
         expect("D2", &facts, CannotTell, "not given");
+    }
+
+    #[test]
+    fn a_pool_gets_no_memory_that_another_pool_of_the_server_may_need() {
+        let mut facts = php_fpm();
+        facts.machine.memory.as_mut().unwrap().available = 2.0 * GB;
+        let mut other = pool(&mut facts).clone();
+        other.section = "shop".to_owned();
+        other.max_children = 40;
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
+        workers.iter_mut().for_each(|worker| worker.private = Ok(20.0 * MB));
+        reported(&mut facts).limit_reached = Ok(3);
+        expect("D2", &facts, Warn, "8 workers, and memory allows 83");
+        // 40 x 30 MiB; the 240 MiB that eight of them have are no longer in use by anything else.
+        facts.services[0].pools.push(other);
+        expect("D2", &facts, Warn, "8 workers, and memory allows 35");
+        assert!(look("D2", &facts)[0].fix.contains("up to 35"));
+        facts.services[0].pools[1].manager = Manager::Found;
+        expect("D2", &facts, Warn, "8 workers, and memory allows 83");
+    }
+
+    #[test]
+    fn workers_that_are_too_many_to_be_measured_have_as_much_memory_as_the_others() {
+        let mut facts = php_fpm();
+        facts.machine.memory.as_mut().unwrap().available = 0.5 * GB;
+        pool(&mut facts).max_children = 100;
+        expect("D1", &facts, Fail, "3.27 GiB for everything else");
+        reported(&mut facts).further_workers = 92;
+        expect("D1", &facts, Warn, "584 MiB for everything else");
     }
 
     #[test]

@@ -317,6 +317,7 @@ fn own_processes(master: i32, pool: &Pool, all: &[processes::Proc]) -> Fact<Vec<
 
 fn live(world: &World, master: i32, all: &[processes::Proc], pool: &Pool) -> Live {
     let pids = own_processes(master, pool, all);
+    let further_workers = pids.as_ref().map_or(0, |pids| processes::further_workers(pids));
     let mut workers = pids.map(|pids| processes::workers(world, &pids));
     let status = match (&pool.status_path, &pool.status_at) {
         (Some(path), Some(listen)) => status_page::ask(world, listen, path),
@@ -335,6 +336,7 @@ fn live(world: &World, master: i32, all: &[processes::Proc], pool: &Pool) -> Liv
     };
     Live {
         workers,
+        further_workers,
         script_p50: of_status(&|status| status.script(0.5)),
         script_p99: of_status(&|status| status.script(0.99)),
         queue_wait_p99: Unknown::because("php-fpm does not know how long requests wait"),

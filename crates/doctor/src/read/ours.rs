@@ -295,9 +295,10 @@ fn live(
         .zip(waited)
         .filter(|_| is_enough)
         .map(|(cpu, waited)| waited / cpu.max(f64::MIN_POSITIVE));
+    let pids = own_processes(status.pid, pool, all);
     Ok(Live {
-        workers: own_processes(status.pid, pool, all)
-            .and_then(|pids| workers(world, reported, &pids)),
+        further_workers: pids.as_ref().map_or(0, |pids| processes::further_workers(pids)),
+        workers: pids.and_then(|pids| workers(world, reported, &pids)),
         script_p50: half(&reported.script_time).ok_or_else(served),
         script_p99: of(&reported.script_time).p99_seconds.ok_or_else(served),
         queue_wait_p99: of(&reported.queue_wait).p99_seconds.ok_or_else(served),

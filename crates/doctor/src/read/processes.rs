@@ -121,6 +121,11 @@ pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
     measured.map(|pid| worker(world, *pid)).collect()
 }
 
+/// How many of these workers are not measured.
+pub(super) fn further_workers(pids: &[i32]) -> usize {
+    pids.len().saturating_sub(MAX_MEASURED)
+}
+
 fn worker(world: &World, pid: i32) -> Worker {
     let rollup = world.read_locked(pid, "smaps_rollup", MAX_FILE_BYTES);
     let rollup = rollup.map(|text| Rollup::parse(&text));
@@ -220,6 +225,9 @@ mod tests {
         let world = World::new(Some(empty.path()), Duration::from_secs(60));
         assert!(list(&world).unwrap_err().0.contains("no processes"));
         assert!(workers(&world, &[1])[0].private.is_err());
+        let many = [1; MAX_MEASURED + 100];
+        assert_eq!((workers(&world, &many).len(), further_workers(&many)), (MAX_MEASURED, 100));
+        assert_eq!(further_workers(&[1]), 0);
         assert!(open_files(&world, 1).is_err());
     }
 }

@@ -7,14 +7,20 @@ mod findings;
 mod server;
 mod watched_config;
 
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use maitred_config::{Config, Mode, Pool, Site};
 use maitred_front::Hosts;
 use maitred_measure::url::Url;
+use tempfile::TempDir;
 
 use crate::command::Leaks;
-use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit_code::{EXIT_STOPPED, EXIT_SUCCESS, complain, fail, refuse};
+use crate::private_server::stop_on_signals;
 use findings::{Findings, Visit};
 use server::WatchedServer;
 use watched_config::Trial;
@@ -34,18 +40,19 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Ok(meant) => meant,
         Err(why) => return refuse(&why),
     };
-    let users_folder = match maitred_supervisor::make_users_folder(&config) {
-        Ok(folder) => folder,
-        Err(why) => {
-            return fail(&format!(
-                "the folder of the users' private folders cannot be made: {why}; set \
-                 `private_dir` to a directory of root's"
-            ));
-        }
+    let Prepared { users_folder, client, folder, stopped } = match prepare(&config) {
+        Ok(prepared) => prepared,
+        Err(why) => return fail(&why),
     };
-    let trial = Trial { config: &config, site, pool, users_folder: users_folder.as_deref() };
-    let steps = match watch(&trial, &asks, asked.rounds) {
+    let users_folder = users_folder.as_deref();
+    let trial = Trial { config: &config, site, pool, users_folder, client };
+    let server = WatchedServer::start(&trial, folder, &stopped);
+    let steps = match server.and_then(|server| watch(server, &asks, asked.rounds)) {
         Ok(steps) => steps,
+        Err(_) if stopped.load(Ordering::SeqCst) => {
+            complain(&"it was interrupted");
+            return ExitCode::from(EXIT_STOPPED);
+        }
         Err(why) => return fail(&why),
     };
     let found = Findings::of(&steps, asks.len());
@@ -54,6 +61,31 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         return fail(&why);
     }
     ExitCode::from(if found.is_clean() { EXIT_SUCCESS } else { EXIT_LEAKS })
+}
+
+/// What the server needs besides the configuration.
+struct Prepared {
+    /// The folder with the private folders of pools' users that `private_dir` does not name.
+    users_folder: Option<PathBuf>,
+    /// The only client that may use the site.
+    client: Ipv6Addr,
+    /// The folder of the server's files.
+    folder: TempDir,
+    /// Whether a signal has arrived.
+    stopped: Arc<AtomicBool>,
+}
+
+fn prepare(config: &Config) -> Result<Prepared, String> {
+    let users_folder = maitred_supervisor::make_users_folder(config).map_err(|why| {
+        format!(
+            "the folder of the users' private folders cannot be made: {why}; set `private_dir` to \
+             a directory of root's"
+        )
+    })?;
+    let (client, folder) = (server::new_client()?, server::new_folder()?);
+    let stopped = stop_on_signals(folder.path());
+    let stopped = stopped.map_err(|why| format!("cannot wait for signals: {why}"))?;
+    Ok(Prepared { users_folder, client, folder, stopped })
 }
 
 /// A request to send.
@@ -109,8 +141,11 @@ fn meant<'a>(config: &'a Config, asks: &[LeakRequest]) -> Result<(&'a Site, &'a 
 }
 
 /// Sends all requests in turn, `rounds` times, and inspects the worker after each.
-fn watch(trial: &Trial<'_>, asks: &[LeakRequest], rounds: u16) -> Result<Vec<Visit>, String> {
-    let mut server = WatchedServer::start(trial)?;
+fn watch(
+    mut server: WatchedServer,
+    asks: &[LeakRequest],
+    rounds: u16,
+) -> Result<Vec<Visit>, String> {
     if let Some(why) = server.limits_not_kept() {
         complain(&why);
     }

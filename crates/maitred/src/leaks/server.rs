@@ -3,18 +3,20 @@
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_config::Pool;
-use rustix::process::Signal;
+use rustix::rand::{GetRandomFlags, getrandom};
 use tempfile::TempDir;
 
 use super::findings::{Inspection, printable};
 use super::watched_config::{Trial, watched_config};
+use crate::private_server::{CONFIG, LOG, PrivateServer};
 
 /// The inspecting script.
 const LOOK: &str = include_str!("look.php");
@@ -22,11 +24,14 @@ const LOOK: &str = include_str!("look.php");
 /// Timeout of a request and of the inspection after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long requests may take to end before the server is stopped at once.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
-
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Longest wait for a piece of a response before a signal is acted on.
+const PIECE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The first byte of the client's address: one that no network routes (RFC 4193 §3.1).
+const PRIVATE_ADDRESS: u8 = 0xfd;
 
 /// Most bytes of inspections that are read from the pool's scripts, of all together.
 const LOOKS_BYTES_MAX: usize = 64 << 20;
@@ -40,6 +45,9 @@ const STATUS_BYTES: usize = 256;
 /// Most bytes of the server's log that are read; the pool's scripts write to it, too.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
+/// Why there is no response or inspection after a signal.
+const INTERRUPTED: &str = "it was interrupted";
+
 /// Part of the log line about limits that this machine does not enforce.
 const NOT_KEPT: &str = "cannot be kept: ";
 
@@ -48,8 +56,11 @@ const SERVES: &str = "on http://";
 
 /// The server and its folder; dropping it stops and removes both.
 pub struct WatchedServer {
-    child: Child,
+    server: PrivateServer,
     folder: TempDir,
+    stopped: Arc<AtomicBool>,
+    /// The client that it serves.
+    client: Ipv6Addr,
     address: SocketAddr,
     report: BufReader<File>,
     /// The incomplete line that is being written.
@@ -59,40 +70,34 @@ pub struct WatchedServer {
 }
 
 impl WatchedServer {
-    /// Starts it, and waits until the application has booted.
+    /// Starts it in its folder, and waits until the application has booted. It waits for nothing
+    /// once it is `stopped`.
     ///
     /// # Errors
     /// Why it does not serve: one sentence and the server's log.
-    pub fn start(trial: &Trial<'_>) -> Result<WatchedServer, String> {
+    pub fn start(
+        trial: &Trial<'_>,
+        folder: TempDir,
+        stopped: &Arc<AtomicBool>,
+    ) -> Result<WatchedServer, String> {
         let pool = trial.pool;
-        let cannot = |why: std::io::Error| format!("a server cannot be started for this: {why}");
-        let folder = folder().map_err(cannot)?;
         let file = |name: &str| folder.path().join(name);
         let report = file("report");
         let look = file("look.php");
-        let config = file("maitred.toml");
-        write(&config, OURS, &watched_config(trial, &look)).map_err(cannot)?;
+        let config = watched_config(trial, &look);
+        write(&file(CONFIG), OURS, &config).map_err(cannot)?;
         write(&look, EVERYBODYS, &look_script(&report, pool)).map_err(cannot)?;
         let written = write(&report, OURS, "").map_err(cannot)?;
         if let Some(uid) = uid_of_pool(&config)? {
             fchown(&written, Some(uid), None).map_err(cannot)?;
         }
-        let log = write(&file("log"), OURS, "").map_err(cannot)?;
-        let program = std::env::current_exe().map_err(cannot)?;
-        let child = maitred_os::spawn::command(program)
-            .args(["serve", "--config"])
-            .arg(&config)
-            .arg("--admin-socket")
-            .arg(file("admin.sock"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(cannot)?)
-            .stderr(log)
-            .spawn()
-            .map_err(cannot)?;
         let report = BufReader::new(File::open(&report).map_err(cannot)?);
+        let server = PrivateServer::start(folder.path()).map_err(cannot)?;
         let mut watched = WatchedServer {
-            child,
+            server,
             folder,
+            stopped: Arc::clone(stopped),
+            client: trial.client,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             report,
             line: Vec::new(),
@@ -127,12 +132,13 @@ impl WatchedServer {
     fn exchange(&self, host: &str, target: &str) -> std::io::Result<Vec<u8>> {
         let until = Instant::now() + PATIENCE;
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        let (client, port) = (self.client, self.address.port());
         let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: maitred-leaks\r\n\
-             Connection: close\r\n\r\n"
+            "PROXY TCP6 {client} ::1 1 {port}\r\nGET {target} HTTP/1.1\r\nHost: {host}\r\n\
+             User-Agent: maitred-leaks\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
-        read_response(&mut stream, until)
+        read_response(&mut stream, until, &self.stopped)
     }
 
     /// The inspection after the last request.
@@ -170,6 +176,9 @@ impl WatchedServer {
             if let Some(found) = there(self) {
                 return Ok(found);
             }
+            if self.stopped.load(Ordering::SeqCst) {
+                return Err(format!("{otherwise}: {INTERRUPTED}"));
+            }
             if self.looks_left == 0 {
                 return Err(format!(
                     "{otherwise}: scripts have written more than {LOOKS_BYTES_MAX} bytes to {}; \
@@ -177,7 +186,7 @@ impl WatchedServer {
                     self.folder.path().join("report").display()
                 ));
             }
-            let ended = !matches!(self.child.try_wait(), Ok(None));
+            let ended = self.server.has_ended();
             let in_vain = self.log().contains("further deaths are counted");
             if ended || in_vain || Instant::now() > until {
                 let log = self.log();
@@ -190,28 +199,11 @@ impl WatchedServer {
 
     fn log(&self) -> String {
         let mut log = Vec::new();
-        if let Ok(file) = File::open(self.folder.path().join("log")) {
+        if let Ok(file) = File::open(self.folder.path().join(LOG)) {
             // After an error the log is what has been read.
             let _ = file.take(LOG_BYTES_MAX).read_to_end(&mut log);
         }
         String::from_utf8_lossy(&log).into_owned()
-    }
-}
-
-impl Drop for WatchedServer {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        let stop = || pid.map(|pid| rustix::process::kill_process(pid, Signal::TERM));
-        stop();
-        let until = Instant::now() + STOP_PATIENCE;
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(PAUSE);
-        }
-        // A second signal ends scripts that do not end.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            stop();
-        }
-        let _ = self.child.wait();
     }
 }
 
@@ -222,10 +214,32 @@ const OURS: u32 = 0o600;
 const EVERYBODYS: u32 = 0o644;
 
 /// A temporary folder. The pool's user can open files in it by name, but not list it.
-fn folder() -> std::io::Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix("maitred-leaks-").tempdir()?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+///
+/// # Errors
+/// It cannot be made.
+pub fn new_folder() -> Result<TempDir, String> {
+    let folder = tempfile::Builder::new().prefix("maitred-leaks-").tempdir().map_err(cannot)?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).map_err(cannot)?;
     Ok(folder)
+}
+
+/// A random address for the only client of a server.
+///
+/// # Errors
+/// The kernel has no random bytes.
+pub fn new_client() -> Result<Ipv6Addr, String> {
+    let mut bytes = [0; 16];
+    let filled =
+        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|why| cannot(why.into()))?;
+    if filled < bytes.len() {
+        return Err(cannot(ErrorKind::UnexpectedEof.into()));
+    }
+    bytes[0] = PRIVATE_ADDRESS;
+    Ok(Ipv6Addr::from(bytes))
+}
+
+fn cannot(why: std::io::Error) -> String {
+    format!("a server cannot be started for this: {why}")
 }
 
 /// Creates a file with this mode, whatever the umask is.
@@ -237,8 +251,8 @@ fn write(path: &Path, mode: u32, text: &str) -> std::io::Result<File> {
 }
 
 /// The user of the pool's workers; `None`: that of this process.
-fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
-    let config = maitred_config::load(config)
+fn uid_of_pool(config: &str) -> Result<Option<u32>, String> {
+    let config = maitred_config::parse(config, Path::new(CONFIG))
         .map_err(|why| format!("a server cannot be started for this: {why}"))?;
     let Some(pool) = config.pools.first() else {
         return Ok(None);
@@ -247,19 +261,24 @@ fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     Ok(user.map(|user| user.uid))
 }
 
-/// The start of a response, which is read to its end.
-fn read_response(stream: &mut TcpStream, until: Instant) -> std::io::Result<Vec<u8>> {
+/// The start of a response, which is read to its end unless it is `stopped`.
+fn read_response(
+    stream: &mut TcpStream,
+    until: Instant,
+    stopped: &AtomicBool,
+) -> std::io::Result<Vec<u8>> {
     let (mut start, mut left) = (Vec::new(), RESPONSE_BYTES_MAX);
     let mut buffer = vec![0; 64 << 10];
-    loop {
-        let patience = until.saturating_duration_since(Instant::now());
-        // A timeout of zero would be none.
-        stream.set_read_timeout(Some(patience.max(PAUSE)))?;
+    stream.set_read_timeout(Some(PIECE_PATIENCE))?;
+    while !stopped.load(Ordering::SeqCst) {
+        let is_late = Instant::now() > until;
         let read = match stream.read(&mut buffer) {
             Ok(0) => return Ok(start),
-            Err(why) if why.kind() == ErrorKind::Interrupted => continue,
-            Err(why) if why.kind() != ErrorKind::WouldBlock => return Err(why),
-            Ok(read) if !patience.is_zero() => read,
+            Ok(read) if !is_late => read,
+            Err(why) if !matches!(why.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {
+                return Err(why);
+            }
+            Err(_) if !is_late => continue,
             _ => {
                 let limit = PATIENCE.as_secs();
                 let why = format!("it has no end within {limit} s; leave this URL out");
@@ -273,6 +292,7 @@ fn read_response(stream: &mut TcpStream, until: Instant) -> std::io::Result<Vec<
             std::io::Error::other(why)
         })?;
     }
+    Err(std::io::Error::other(INTERRUPTED))
 }
 
 /// Continues reading a line; `None` while it has no end. It reads `most` bytes at most.
@@ -298,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_the_owners_and_a_line_without_end_is_not_read_on() {
-        let folder = folder().unwrap();
+        let folder = new_folder().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(folder.path()), 0o711);
         let config = folder.path().join("maitred.toml");

@@ -1,7 +1,9 @@
 //! The configuration of the server for `maitred leaks`: the site with one worker of the pool, which
-//! is confined as the pool is.
+//! is confined as the pool is. The rules of the site, which are left out, may protect its files and
+//! pages, so that only one client may use it.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, PrivateDir, Site};
@@ -24,6 +26,9 @@ pub struct Trial<'a> {
     pub pool: &'a Pool,
     /// The folder with the private folders of pools' users that `private_dir` does not name.
     pub users_folder: Option<&'a Path>,
+    /// The address of the only client that may use the site, sent by the PROXY protocol. It is
+    /// random, and so a secret: each user of this machine can connect to the server.
+    pub client: Ipv6Addr,
 }
 
 /// Lines of TOML.
@@ -48,9 +53,11 @@ fn text(path: &Path) -> String {
 
 /// The configuration, in which `look` is the script that inspects the worker.
 pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
-    let Trial { config, site, pool, users_folder } = trial;
+    let Trial { config, site, pool, users_folder, client } = trial;
     let mut out = Lines(String::new());
     out.line("listen", "[\"127.0.0.1:0\"]");
+    out.line("trusted_proxies", "[\"127.0.0.1\"]");
+    out.line("proxy_protocol", true);
     // The front runs as a user of no pool, as configured.
     out.line("front_user", json!(config.front_user));
     out.maybe("private_dir", private_dir(config, *users_folder).map(|value| json!(value)));
@@ -68,9 +75,13 @@ pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
     out.maybe("php_ini_scan_dir", pool.php_ini_scan_dir.as_deref().map(text));
     confine(pool, &mut out);
     out.line("env", table(pool.env.iter().map(|(name, value)| (name.as_str(), value.clone()))));
+    if !pool.pass_env.is_empty() {
+        out.line("pass_env", json!(pool.pass_env));
+    }
     out.line("php_value", values(pool.php_value.iter(), look, None));
     out.line("php_admin_value", values(pool.php_admin_value.iter(), look, Some(look)));
     let _ = writeln!(out.0, "[[sites]]");
+    out.line("allow", json!([client]));
     out.line("root", text(&site.root));
     out.line("index", json!(site.index));
     out.line("front_controller", json!(site.front_controller.as_deref().unwrap_or_default()));
@@ -141,13 +152,16 @@ fn table<'a>(entries: impl Iterator<Item = (&'a str, String)>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     /// The configuration for the first site and pool of `text`, written and read again.
     fn again(text: &str) -> (Config, Config) {
         let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
         let (site, pool) = (&config.sites[0], &config.pools[0]);
-        let trial = Trial { config: &config, site, pool, users_folder: None };
+        let client = "fd00::7".parse().unwrap();
+        let trial = Trial { config: &config, site, pool, users_folder: None, client };
         let written = watched_config(&trial, Path::new("/tmp/leaks-1/look.php"));
         let read = maitred_config::parse(&written, Path::new("/maitred.toml")).unwrap();
         (config, read)
@@ -156,19 +170,25 @@ mod tests {
     #[test]
     fn the_server_has_one_worker_of_the_pool_with_all_that_its_php_is_told() {
         let text = "[pools.shop]\nmode = \"worker\"\nscript = \"/etc/passwd\"\nmax_children = 9\n\
-                    env = { A = \"b \\\"c\\\"\" }\n\
+                    env = { A = \"b \\\"c\\\"\" }\npass_env = [\"A_*\", \"B\"]\n\
                     php_value = { auto_prepend_file = \"/own.php\" }\n\
                     php_admin_value = { memory_limit = \"64M\" }\n\
                     [[sites]]\nroot = \"/\"\nfront_controller = \"\"\n";
         let (config, read) = again(text);
         let (pool, again) = (&config.pools[0], &read.pools[0]);
         assert_eq!((again.max_children, &again.script), (Some(1), &pool.script));
-        assert_eq!(again.env, pool.env);
+        assert_eq!((&again.env, &again.pass_env), (&pool.env, &pool.pass_env));
         assert_eq!(again.confinement, pool.confinement);
         assert_eq!(again.php_admin_value["auto_prepend_file"], "/tmp/leaks-1/look.php");
         assert_eq!(again.php_admin_value["memory_limit"], "64M");
         assert!(!again.php_value.contains_key("auto_prepend_file"));
         assert_eq!(read.sites[0].front_controller, None);
+        let may = |client: &str| {
+            let client: IpAddr = client.parse().unwrap();
+            read.sites[0].rules.allow.iter().any(|network| network.contains(&client))
+        };
+        assert!(read.proxy_protocol && may("fd00::7"));
+        assert!(!may("127.0.0.1") && !may("::1") && !may("fd00::8"));
     }
 
     #[test]

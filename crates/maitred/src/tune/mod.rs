@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use maitred_control::admin::{Reply, Request};
+use maitred_control::admin::{PoolStatus, Reply, Request};
 use maitred_doctor::facts::PhpServer;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
@@ -176,7 +176,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
         return Err(TuneError::Stopped);
     }
     if asked.course.undo {
-        let done = target::undo(&site, reload(&asked.server))?;
+        let done = target::undo(&site, reload(&asked.server, &site))?;
         let _ = writeln!(io::stdout(), "{done}");
         return Ok(EXIT_SUCCESS);
     }
@@ -188,7 +188,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let mut prober =
         Prober::new(&wish.headers, Arc::clone(&stop.requested)).map_err(TuneError::Usage)?;
     // Before the first request: another `maitred tune` may be reloading the site.
-    let mut target = Target::of(&site, reload(&asked.server))?;
+    let mut target = Target::of(&site, reload(&asked.server, &site))?;
     if let Some(user) = owner.map(|owner| owner.uid).or(site.pool.user) {
         target.trust_only(user);
     }
@@ -412,16 +412,34 @@ fn config(asked: &TuneServerOptions) -> PathBuf {
 }
 
 /// `maitred reload`, for maitred.
-fn reload(asked: &TuneServerOptions) -> Reload {
-    let reach = reach(asked);
-    Box::new(move || {
+fn reload(asked: &TuneServerOptions, site: &Site) -> Reload {
+    let (reach, section) = (reach(asked), site.pool.section.clone());
+    Box::new(move |workers| {
         let pools = Vec::new();
-        match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
-            Reply::Reloaded { what } => Ok(what),
-            Reply::Failed { why } | Reply::Refused { why } => Err(why),
-            _ => Err(UNEXPECTED.to_owned()),
+        let what = match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
+            Reply::Reloaded { what } => what,
+            Reply::Failed { why } | Reply::Refused { why } => return Err(why),
+            _ => return Err(UNEXPECTED.to_owned()),
+        };
+        let now = workers.map(|_| status_of_pool(&reach, &section)).transpose()?.flatten();
+        let now = now.map(|pool| pool.workers.limit);
+        match workers.zip(now).filter(|(workers, now)| u64::from(*workers) != *now) {
+            None => Ok(what),
+            Some((workers, now)) => Err(format!(
+                "pool {section} has {now} workers after the reload, not {workers}: is \
+                 MAITRED_POOL_MAX_CHILDREN in the server's environment? Remove it, and tune again"
+            )),
         }
     })
+}
+
+/// What maitred reports of a pool; none: it has no such pool.
+fn status_of_pool(reach: &Reach, section: &str) -> Result<Option<PoolStatus>, String> {
+    let request = Request::Status { pool: Some(section.to_owned()) };
+    let Reply::Status(status) = Client::reach(reach)?.ask(&request)? else {
+        return Err(UNEXPECTED.to_owned());
+    };
+    Ok(status.pools.into_iter().find(|pool| pool.name == section))
 }
 
 /// Reads the memory of scripts: from php-fpm's status page, or from maitred's admin socket.
@@ -435,12 +453,7 @@ fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Count
     }
     let reach = reach(asked);
     Box::new(move || {
-        let request = Request::Status { pool: Some(pool.section.clone()) };
-        let Reply::Status(status) = Client::reach(&reach)?.ask(&request)? else {
-            return Err(UNEXPECTED.to_owned());
-        };
-        let reported = status.pools.iter().find(|reported| reported.name == pool.section);
-        let most = reported
+        let most = status_of_pool(&reach, &pool.section)?
             .and_then(|reported| Some((reported.requests, reported.peak_memory.p99_bytes?)));
         let (requests, memory) = most.ok_or("no script has run yet")?;
         Ok(vec![Counted { pid: 0, requests, memory }])

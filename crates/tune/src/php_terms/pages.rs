@@ -1,6 +1,8 @@
 //! Whether a page is the same with another setting. Lines that differ between two responses of the
 //! same setting, such as a nonce or the time, are left out.
 
+use std::collections::HashMap;
+
 use maitred_text::humanize::printable_pattern;
 
 /// Longest quoted part of a line.
@@ -8,6 +10,10 @@ const QUOTED: usize = 60;
 
 /// A page of fewer lines is taken apart.
 const FEW_LINES: usize = 20;
+
+/// Most parts of a page; the last one is all the rest. The page is a tenant's, and may be nothing
+/// but commas.
+const MOST_PARTS: usize = 20_000;
 
 /// The lines of a page that are the same in two responses of the same setting. A page of few lines,
 /// such as one of JSON, is taken apart at its tags and commas.
@@ -36,19 +42,11 @@ impl SteadyPage {
             return None;
         }
         let is_split = first.body.lines().count() < FEW_LINES;
-        let mut others = parts(&second.body, is_split).into_iter();
-        let mut lines = Vec::new();
-        for line in parts(&first.body, is_split) {
-            let mut ahead = others.clone();
-            if ahead.any(|other| other == line) {
-                others = ahead;
-                lines.push(line.to_owned());
-            }
-        }
-        let [one, two] = [first, second].map(|page| parts(&page.body, is_split).len());
-        let has_any = !lines.is_empty() || (one == 0 && two == 0);
-        let count = (one == two).then_some(one);
-        has_any.then_some(SteadyPage { status: first.status, lines, count, is_split })
+        let [one, two] = [first, second].map(|page| parts(&page.body, is_split));
+        let lines = common(&one, &two);
+        let count = (one.len() == two.len()).then_some(one.len());
+        let steady = SteadyPage { status: first.status, lines, count, is_split };
+        (!steady.lines.is_empty()).then_some(steady)
     }
 
     /// Checks that a response has the status and all steady lines in their order, and no others.
@@ -73,10 +71,26 @@ impl SteadyPage {
 }
 
 fn parts(body: &str, is_split: bool) -> Vec<&str> {
-    match is_split {
-        true => body.split(['\n', '<', ',']).collect(),
-        false => body.lines().collect(),
+    let ends: &[char] = if is_split { &['\n', '<', ','] } else { &['\n'] };
+    body.strip_suffix('\n').unwrap_or(body).splitn(MOST_PARTS, ends).collect()
+}
+
+/// The parts of `one` that `two` has, too, each after the one before.
+fn common(one: &[&str], two: &[&str]) -> Vec<String> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, part) in two.iter().enumerate() {
+        places.entry(part).or_default().push(place);
     }
+    let (mut lines, mut next) = (Vec::new(), 0);
+    for part in one {
+        let places = places.get(part).map_or(&[][..], Vec::as_slice);
+        let ahead = places.partition_point(|place| *place < next);
+        if let Some(place) = places.get(ahead) {
+            lines.push((*part).to_owned());
+            next = place + 1;
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -116,6 +130,17 @@ mod tests {
         let steady = steady("{\"goods\":3,\"time\":1}", "{\"goods\":3,\"time\":2}");
         assert_eq!(steady.matches(&page(200, "{\"goods\":3,\"time\":9}")), Ok(()));
         assert!(steady.matches(&page(200, "{\"error\":\"gone\",\"time\":9}")).is_err());
+    }
+
+    #[test]
+    fn pages_of_nothing_but_separators_are_compared_as_others_are() {
+        let body = |part: &str| part.repeat((1 << 20) / part.len());
+        let commas = body(",");
+        let steady = steady(&commas, &commas);
+        assert_eq!(steady.lines.len(), MOST_PARTS);
+        assert_eq!(steady.matches(&page(200, &commas)), Ok(()));
+        assert!(steady.matches(&page(200, &commas[1..])).is_err(), "the rest is compared, too");
+        assert_eq!(SteadyPage::of(&page(200, &body("a,")), &page(200, &body("b,"))), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use maitred_measure::url::Url;
 
 use super::cache_sizes::PoolCaches;
 use super::pages::{PageResponse, SteadyPage};
-use super::trial_folder::TrialFolder;
+use super::trial_folder::{self, TrialFolder};
 use super::{Comparison, PhpCourse, PhpStep};
 use crate::measurement::{Measurement, Setting, Task};
 use crate::processes::ProcessOwner;
@@ -104,6 +104,7 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         pool: TrialPool<'p>,
         state: PhpStateProbe<'p>,
     ) -> PhpRunner<'a, 'p> {
+        trial_folder::remove_left(pool.section);
         PhpRunner { runner, pool, state, watch: Timeline::begin(), folder: None }
     }
 

@@ -4,6 +4,9 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use maitred_os::users;
 
@@ -18,8 +21,12 @@ const MODE: u32 = 0o700;
 
 const PERMISSIONS: u32 = 0o7777;
 
-/// How often its removal is tried: a worker of the trial may still store a script.
-const REMOVALS: usize = 3;
+/// Longest time of its removal: processes of the pool's user that have it open can create files
+/// there without end.
+const REMOVAL: Duration = Duration::from_secs(10);
+
+/// How often to check whether it is removed.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The start of its name; the process id of the tuning and the pool's name follow.
 const NAME: &str = "maitred-tune-";
@@ -39,15 +46,43 @@ fn process_of(name: &str, section: &str) -> Option<i32> {
     name.strip_prefix(NAME)?.strip_suffix(section)?.strip_suffix('-')?.parse().ok()
 }
 
-/// Removes the folders of tunings that were killed.
-fn remove_left(section: &str) {
+/// Removes the folders of tunings that were killed. Call it before a trial is in force, which
+/// would stay so for as long as that takes.
+pub fn remove_left(section: &str) {
     for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
         let process = process_of(&entry.file_name().to_string_lossy(), section);
         if process.is_some_and(|process| processes::began(process).is_none()) {
             // Another user's folder stays.
-            let _ = fs::remove_dir_all(entry.path());
+            remove(&entry.path());
         }
     }
+}
+
+/// Removes a folder and what the pool's user has made of it, as far as there is time.
+fn remove(folder: &Path) {
+    let until = Instant::now() + REMOVAL;
+    if users::is_root() {
+        // From now on, a process of that user must have it open to create anything there.
+        let _ = lchown(folder, Some(0), None);
+    }
+    while fs::symlink_metadata(folder).is_ok() && Instant::now() < until {
+        if let Ok(mut command) = start_removal(folder) {
+            while matches!(command.try_wait(), Ok(None)) && Instant::now() < until {
+                sleep(LOOK);
+            }
+            let _ = command.kill();
+            let _ = command.wait();
+        }
+        sleep(LOOK);
+    }
+}
+
+/// Starts rm(1), which removes folders of any depth, and can be killed while it waits for a file
+/// system of the user's.
+fn start_removal(folder: &Path) -> io::Result<Child> {
+    let mut command = maitred_os::spawn::command("rm");
+    command.args(["-rf", "--"]).arg(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 /// A folder that exists until drop.
@@ -64,7 +99,6 @@ impl TrialFolder {
     /// # Errors
     /// A message with its path.
     pub fn create(section: &str, owner: Option<ProcessOwner>) -> Result<TrialFolder, String> {
-        remove_left(section);
         let path = path(section);
         let failed = |why: io::Error| format!("{} cannot be created: {why}", path.display());
         DirBuilder::new().mode(MODE).create(&path).map_err(failed)?;
@@ -109,16 +143,14 @@ impl TrialFolder {
 
 impl Drop for TrialFolder {
     fn drop(&mut self) {
-        for _ in 0..REMOVALS {
-            if fs::remove_dir_all(&self.path).is_ok() || !self.path.exists() {
-                return;
-            }
-        }
+        remove(&self.path);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{Mode, OFlags};
+
     use super::*;
 
     #[test]
@@ -158,6 +190,20 @@ mod tests {
         assert!(folder.check().is_err(), "a link is no folder");
         fs::remove_file(&folder.path).unwrap();
         assert!(folder.check().unwrap_err().contains("is not there any more"));
+    }
+
+    #[test]
+    fn folders_that_are_deeper_than_a_process_may_have_files_open_are_removed() {
+        let folder = TrialFolder::create("unit-test-deep", None).unwrap();
+        let path = folder.path.clone();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut inner = rustix::fs::open(&path, flags, Mode::empty()).unwrap();
+        for _ in 0..5000 {
+            rustix::fs::mkdirat(&inner, "a", Mode::RWXU).unwrap();
+            inner = rustix::fs::openat(&inner, "a", flags, Mode::empty()).unwrap();
+        }
+        drop(folder);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use maitred_config::{Config, ProcessManager};
 use toml::{Table, Value};
 
 use super::replaced_file::TRIAL;
@@ -49,16 +50,21 @@ impl TunedServer for MaitredServer {
         trial(&String::from_utf8_lossy(before), &self.section, setting)
     }
 
-    fn check(&self, _: &Master, _: Option<u32>) -> Result<(), String> {
-        check(&self.config)
+    fn check(&self, _: &Master, workers: Option<u32>) -> Result<(), String> {
+        let config = load(&self.config)?;
+        workers.map_or(Ok(()), |workers| in_force(&config, &self.section, workers))
     }
 
     fn refusal(&self, _: &Master) -> Option<String> {
         check(&self.config).err()
     }
 
-    fn reload(&mut self, _: &Master, _: Setting) -> Result<(), String> {
-        (self.reload)().map(|_| ())
+    fn reload(&mut self, _: &Master, setting: Setting) -> Result<(), String> {
+        let workers = match setting {
+            Setting::Workers(workers) => Some(workers),
+            Setting::AsItWas | Setting::Php(_) | Setting::OpcacheOff => None,
+        };
+        (self.reload)(workers).map(|_| ())
     }
 
     fn start_command(&self) -> String {
@@ -135,17 +141,37 @@ fn set_entry(pool: &mut Table, name: &str, value: &str) -> Result<(), String> {
 
 /// `maitred check`.
 pub(super) fn check(config: &Path) -> Result<(), String> {
-    match maitred_config::load(config) {
-        Ok(_) => Ok(()),
-        Err(mistakes) => {
-            let text = mistakes.to_string();
-            Err(format!("maitred check rejects the configuration: {}", text.replace('\n', "; ")))
-        }
+    load(config).map(|_| ())
+}
+
+fn load(config: &Path) -> Result<Config, String> {
+    maitred_config::load(config).map_err(|mistakes| {
+        let text = mistakes.to_string();
+        format!("maitred check rejects the configuration: {}", text.replace('\n', "; "))
+    })
+}
+
+/// Checks that a pool has this number of workers: variables of the environment replace settings of
+/// the file.
+fn in_force(config: &Config, section: &str, workers: u32) -> Result<(), String> {
+    let pool = config.pool(section);
+    let is_it = |pool: &maitred_config::Pool| {
+        pool.pm == ProcessManager::Static && pool.max_children == Some(workers)
+    };
+    match pool.is_some_and(is_it) {
+        true => Ok(()),
+        false => Err(format!(
+            "pool {section} does not have {workers} workers with the file of the trial: its \
+             number, or its `pm`, is that of a variable such as MAITRED_POOL_MAX_CHILDREN; remove \
+             it from the environment, and tune again"
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use maitred_config::Environment;
+
     use super::*;
     use crate::php_terms::php_term::{CacheSize, PhpTerm};
 
@@ -166,6 +192,24 @@ mod tests {
         assert!(!pool.contains_key("start_servers"));
         assert_eq!(table["sites"][0]["root"].as_str(), Some("/srv"));
         assert!(trial("pools = 1", "www", Setting::Workers(4)).is_err());
+    }
+
+    #[test]
+    fn a_number_that_a_variable_replaces_is_not_in_force() {
+        let before = "[pools.www]\n[[sites]]\nroot = \"/\"\n";
+        let text = trial(before, "www", Setting::Workers(40)).unwrap();
+        let with = |name: &str, value: &str| {
+            let variable = [(name.to_owned(), value.to_owned())];
+            let environment = Environment::of(variable.into_iter()).unwrap();
+            let file = Path::new("/maitred.toml");
+            let config = maitred_config::parse_with(&text, file, &environment).unwrap();
+            in_force(&config, "www", 40)
+        };
+        assert_eq!(with("MAITRED_POOL_MAX_REQUESTS", "5"), Ok(()));
+        for (name, value) in [("MAITRED_POOL_MAX_CHILDREN", "5"), ("MAITRED_POOL_PM", "ondemand")] {
+            let why = with(name, value).unwrap_err();
+            assert!(why.starts_with("pool www does not have 40 workers"), "{why}");
+        }
     }
 
     #[test]

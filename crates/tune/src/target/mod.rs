@@ -25,8 +25,9 @@ use replaced_file::{ReplacedFile, Undo};
 const LOCK_FILES: &str = "/run";
 const LOCK_FILE_MODE: u32 = 0o600;
 
-/// Reloads maitred; returns when that is done.
-pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
+/// Reloads maitred; returns when that is done. It is an error if the pool has another number of
+/// workers then, where one is given.
+pub type Reload = Box<dyn FnMut(Option<u32>) -> Result<String, String>>;
 
 /// The master process of the server.
 struct Master {
@@ -312,7 +313,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
         let file = file_of_pool(main, site);
         let undo = Undo::begin(&file)?;
         finish(undo, maitred::check(main))?;
-        let done = reload()?;
+        let done = reload(None)?;
         return Ok(format!("{} is restored: {done}", file.display()));
     }
     let mut fpm = FpmServer::of(site)?;
@@ -445,7 +446,7 @@ mod tests {
     }
 
     fn fine() -> Reload {
-        Box::new(|| Ok("done".to_owned()))
+        Box::new(|_| Ok("done".to_owned()))
     }
 
     fn expect_mine(directory: &Path) {
@@ -471,7 +472,7 @@ mod tests {
     fn a_refused_reload_leaves_the_original_file_unless_another_program_changes_it() {
         let directory = tempfile::tempdir().unwrap();
         let mut refusals = 1;
-        let reload = move || match std::mem::take(&mut refusals) {
+        let reload = move |_| match std::mem::take(&mut refusals) {
             0 => Ok("done".to_owned()),
             _ => Err("the reload is refused".to_owned()),
         };
@@ -499,7 +500,8 @@ mod tests {
         assert!(why.contains("cannot be written"), "{why}");
         expect_mine(directory.path());
         std::fs::remove_dir_all(&full).unwrap();
-        target.write(4, &MINE.replace('2', "4")).unwrap();
+        let four = MINE.replace("max_children = 2", "pm = \"static\"\nmax_children = 4");
+        target.write(4, &four).unwrap();
         target.release();
         let path = target.file().to_owned();
         drop(target);
@@ -512,7 +514,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("maitred.toml");
         let theirs = path.clone();
-        let reload = move || {
+        let reload = move |_| {
             std::fs::write(&theirs, "theirs").unwrap();
             Err("it does not come back".to_owned())
         };

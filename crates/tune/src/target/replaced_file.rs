@@ -236,9 +236,10 @@ pub fn can_undo(path: &Path) -> bool {
     backup(path).exists()
 }
 
-/// The path of the backup. Its name ends such that no server reads it.
+/// The path of the backup. No server reads a file of this name: patterns for files to include do
+/// not match its end, and `*` alone does not match its start (glob(3)).
 pub fn backup(path: &Path) -> PathBuf {
-    beside(path, "", BEFORE)
+    beside(path, ".", BEFORE)
 }
 
 fn beside(path: &Path, begin: &str, end: &str) -> PathBuf {
@@ -398,7 +399,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = ReplacedFile::of(&folder.path().join("none/zz.conf"), b';').unwrap();
         let why = kept.put(b"x").unwrap_err();
-        assert!(why.contains("none/zz.conf.before-tune cannot be written"), "{why}");
+        assert!(why.contains("none/.zz.conf.before-tune cannot be written"), "{why}");
         assert!(kept.restore().is_ok());
     }
 }

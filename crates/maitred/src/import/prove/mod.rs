@@ -7,30 +7,25 @@ mod switch_over;
 mod trial_config;
 mod trial_server;
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use maitred_config::Config;
 use maitred_import::report::ImportReport;
 use maitred_import::served::ServedSite;
-use maitred_os::signals::{Awaited, Signal};
 use maitred_prove::causes::Proof;
 use maitred_prove::report_text;
 use maitred_prove::run::{self, ProofPlan};
 use tempfile::TempDir;
 
 use super::options::Prove;
-use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line};
+use crate::exit_code::{EXIT_STOPPED, EXIT_SUCCESS, complain, fail, print_line};
+use crate::private_server::stop_on_signals;
 use new_rules::NewRules;
 use trial_server::TrialServer;
 
 /// Exit code if something differs that nothing explains.
 const EXIT_DIFFERS: u8 = 4;
-
-/// It was interrupted; the exit code of a shell for SIGINT.
-const EXIT_STOPPED: u8 = 130;
 
 /// An imported configuration, and the old server.
 pub struct Claim<'a> {
@@ -66,14 +61,14 @@ pub fn prove(asked: &Prove, claim: &Claim<'_>) -> ExitCode {
         Ok(posts) => posts,
         Err(why) => return crate::exit_code::refuse(&why),
     };
-    let stopped = Arc::new(AtomicBool::new(false));
     let folder = match trial_server::new_folder() {
         Ok(folder) => folder,
         Err(why) => return fail(&why),
     };
-    if let Err(why) = stop_on_signals(&stopped, folder.path()) {
-        return fail(&format!("cannot wait for signals: {why}"));
-    }
+    let stopped = match stop_on_signals(folder.path()) {
+        Ok(stopped) => stopped,
+        Err(why) => return fail(&format!("cannot wait for signals: {why}")),
+    };
     match compare(asked, claim, TrialRun { folder, posts, stopped: &stopped }) {
         Ok(proof) => finish(asked, claim, &proof, stopped.load(Ordering::SeqCst)),
         Err(why) => fail(&why),
@@ -148,22 +143,4 @@ fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> 
         true => ExitCode::from(EXIT_SUCCESS),
         false => ExitCode::from(EXIT_DIFFERS),
     }
-}
-
-/// A signal ends the comparison after the current request, and a second one at once; the trial
-/// server ends, too.
-fn stop_on_signals(stopped: &Arc<AtomicBool>, folder: &Path) -> std::io::Result<()> {
-    let signals =
-        Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
-    let (stopped, folder) = (Arc::clone(stopped), folder.to_owned());
-    std::thread::Builder::new().spawn(move || {
-        while signals.wait().is_ok() {
-            if stopped.swap(true, Ordering::SeqCst) {
-                // It has the pools' secrets.
-                let _ = std::fs::remove_dir_all(&folder);
-                std::process::exit(i32::from(EXIT_STOPPED));
-            }
-        }
-    })?;
-    Ok(())
 }

@@ -3,9 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
@@ -14,18 +12,13 @@ use tempfile::TempDir;
 
 use super::trial_config::{TrialAddresses, php_log, trial_config};
 use crate::client::Client;
+use crate::private_server::{ADMIN_SOCKET, CONFIG, LOG, PrivateServer};
 
 /// Timeout of the start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Timeout of the end, before it is killed.
-const FAREWELL: Duration = Duration::from_secs(10);
-
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// The name of its admin socket.
-const ADMIN_SOCKET: &str = "admin.sock";
 
 /// The phase in which it accepts connections.
 const SERVING: &str = "serving";
@@ -33,13 +26,9 @@ const SERVING: &str = "serving";
 /// Lines of its log in an error.
 const LOG_LINES: usize = 20;
 
-/// Settings in the environment, which are those of the real server.
-const SETTINGS: [&str; 4] =
-    ["MAITRED_LISTEN", "MAITRED_POOL_", "MAITRED_SITE_", "MAITRED_ADMIN_SOCKET"];
-
 /// The server; dropping it stops it and removes its folder.
 pub struct TrialServer {
-    child: Child,
+    server: PrivateServer,
     folder: TempDir,
     /// Its addresses.
     pub addresses: TrialAddresses,
@@ -72,14 +61,13 @@ impl TrialServer {
         config: &Config,
     ) -> Result<TrialServer, String> {
         let made = trial_config(toml, addresses, folder.path())?;
-        create(folder.path(), "maitred.toml")
-            .and_then(|_| fs::write(folder.path().join("maitred.toml"), made))
+        create(folder.path(), CONFIG)
+            .and_then(|_| fs::write(folder.path().join(CONFIG), made))
             .map_err(cannot)?;
         create_php_logs(folder.path(), config)?;
-        create(folder.path(), "log").map_err(cannot)?;
         fs::create_dir(folder.path().join("spool")).map_err(cannot)?;
-        let child = spawn(&folder).map_err(cannot)?;
-        let mut trial = TrialServer { child, folder, addresses };
+        let server = PrivateServer::start(folder.path()).map_err(cannot)?;
+        let mut trial = TrialServer { server, folder, addresses };
         trial.wait_until_it_serves()?;
         Ok(trial)
     }
@@ -95,8 +83,8 @@ impl TrialServer {
             matches!(reply, Ok(Reply::Status(status)) if status.phase == SERVING)
         };
         while !is_serving() {
-            if !matches!(self.child.try_wait(), Ok(None)) || Instant::now() > until {
-                let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            if self.server.has_ended() || Instant::now() > until {
+                let log = fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
                 return Err(format!(
@@ -110,47 +98,11 @@ impl TrialServer {
     }
 }
 
-impl Drop for TrialServer {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok();
-        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let until = Instant::now() + FAREWELL;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > until {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
-}
-
-/// Starts the program with the files in its folder.
-fn spawn(folder: &TempDir) -> std::io::Result<Child> {
-    let file = |name: &str| folder.path().join(name);
-    let log = OpenOptions::new().append(true).open(file("log"))?;
-    let mut command = maitred_os::spawn::command(std::env::current_exe()?);
-    for (name, _) in std::env::vars_os() {
-        let is_setting = |name: &str| SETTINGS.iter().any(|start| name.starts_with(start));
-        if name.to_str().is_some_and(is_setting) {
-            command.env_remove(&name);
-        }
-    }
-    command.args(["serve", "--config"]).arg(file("maitred.toml"));
-    command.arg("--admin-socket").arg(file(ADMIN_SOCKET));
-    command.arg("--stop-with-parent").arg(std::process::id().to_string());
-    // A signal of the terminal is for this program, which ends the trial after it.
-    command.process_group(0);
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
-}
-
 fn cannot(why: std::io::Error) -> String {
     format!("maitred cannot be started beside it: {why}")
 }
 
-/// Mode of all files: the configuration holds the pools' secrets, and PHP's logs those of scripts.
+/// Mode of files: the configuration holds the pools' secrets, and PHP's logs those of scripts.
 const MODE: u32 = 0o600;
 
 /// Creates a file for its owner only, whatever the umask is.
