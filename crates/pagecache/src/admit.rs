@@ -142,7 +142,8 @@ where
     if varies_by_coding && !vary::takes(asked.fields(), headers.clone()) {
         return Err(NotStored::ContentEncoding);
     }
-    if settings.litespeed && !has_litespeeds_variants(settings, headers.clone()) {
+    let lacks_variants = || !has_litespeeds_variants(settings, headers.clone());
+    if settings.litespeed && (has_fragments(headers.clone()) || lacks_variants()) {
         return Err(NotStored::VaryStar);
     }
     let tags = tags::of_response(settings, headers.clone()).map_err(|_| NotStored::TooManyTags)?;
@@ -212,6 +213,13 @@ fn has_litespeeds_variants<'f>(
         };
         cookie.is_some_and(is_keyed)
     })
+}
+
+/// Whether the body includes fragments by ESI tags, which only LiteSpeed's cache replaces.
+fn has_fragments<'f>(headers: impl Iterator<Item = Field<'f>>) -> bool {
+    let values = headers::values(headers, "x-litespeed-cache-control");
+    let mut directives = values.flat_map(headers::members);
+    directives.any(|directive| headers::is(directive, "esi=on"))
 }
 
 fn check_storable<'f>(

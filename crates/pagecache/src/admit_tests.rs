@@ -158,6 +158,14 @@ fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
     for other in ["cookie=currency,cookie=group", "value=mobile", "cookie"] {
         assert_eq!(of(other), Err(NotStored::VaryStar), "{other}");
     }
+    for (control, stored) in [
+        ("public,max-age=9,esi=on", Err(NotStored::VaryStar)),
+        ("public, max-age=9, ESI=On", Err(NotStored::VaryStar)),
+        ("public,max-age=9,esi=off", Ok(())),
+    ] {
+        let headers = [("X-LiteSpeed-Cache-Control", control)];
+        assert_eq!(admit_as(&settings, &[], 200, &headers).map(|_| ()), stored, "{control}");
+    }
 }
 
 #[test]
