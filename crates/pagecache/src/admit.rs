@@ -128,16 +128,7 @@ where
     let (control, is_targeted) = control(settings, headers.clone(), times.came);
     let authorized = asked.has_authorization;
     check_storable(settings, authorized, &control, response.clone())?;
-    let mut vary = Vary::default();
-    if !settings.ignore_headers.vary {
-        vary = Vary::of(headers::values(headers.clone(), "vary")).map_err(|why| match why {
-            VaryError::Star => NotStored::VaryStar,
-            VaryError::TooMany => NotStored::VaryTooMuch,
-        })?;
-    }
-    if settings.varies_by_session {
-        vary = vary.without("cookie");
-    }
+    let vary = vary_of(settings, headers::values(headers.clone(), "vary"))?;
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), headers.clone()) {
         return Err(NotStored::ContentEncoding);
@@ -167,6 +158,48 @@ where
         stamp: times.stamp,
     };
     Ok(Admitted { stored, vary })
+}
+
+impl Admitted {
+    /// Restricts a response by the headers that clients get, where the server has changed those of
+    /// the script. Its lifetimes stay the script's and the site's: others are for browsers.
+    ///
+    /// # Errors
+    /// The reason why it is not stored.
+    pub fn restrict<'f>(
+        &mut self,
+        settings: &Settings,
+        has_authorization: bool,
+        headers: impl Iterator<Item = Field<'f>> + Clone,
+    ) -> Result<(), NotStored> {
+        let Stored { status, came, .. } = self.stored;
+        let (control, _) = control(settings, headers.clone(), came);
+        let response = ResponseHead { status, headers: headers.clone() };
+        check_storable(settings, has_authorization, &control, response)?;
+        if control.no_cache && !self.stored.no_cache {
+            return Err(NotStored::NoCache);
+        }
+        // Not for the encoding: unless the script says so, its body is the same for all of them.
+        let added = vary_of(settings, headers::values(headers, "vary"))?.without("accept-encoding");
+        let names = self.vary.names().iter().chain(added.names());
+        self.vary = Vary::of_names(names.cloned().collect());
+        Ok(())
+    }
+}
+
+/// The request headers that a response varies on, by the values of its `Vary` headers.
+fn vary_of<'f>(
+    settings: &Settings,
+    values: impl Iterator<Item = &'f [u8]>,
+) -> Result<Vary, NotStored> {
+    if settings.ignore_headers.vary {
+        return Ok(Vary::default());
+    }
+    let vary = Vary::of(values).map_err(|why| match why {
+        VaryError::Star => NotStored::VaryStar,
+        VaryError::TooMany => NotStored::VaryTooMuch,
+    })?;
+    Ok(if settings.varies_by_session { vary.without("cookie") } else { vary })
 }
 
 /// The cache directives of a response, and whether they are targeted at this cache.

@@ -13,7 +13,7 @@ use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::eligibility::{Bypass, Plan, is_never_stored};
 use maitred_pagecache::fills::{FillResult, Ticket};
-use maitred_pagecache::headers::ResponseHead;
+use maitred_pagecache::headers::{ResponseHead, of_lines};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{self, Purge, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
@@ -40,7 +40,7 @@ pub use crate::handler::cache::fill_remaining::PendingRefresh;
 pub struct Fill<'a> {
     pub(crate) cache: Arc<Cache>,
     pub(crate) of: &'a SiteCache,
-    context: &'a RequestContext<'a>,
+    pub(crate) context: &'a RequestContext<'a>,
     pub(crate) plan: Plan,
     /// The primary key of the request (RFC 9111 §2).
     pub primary: Option<Key>,
@@ -271,7 +271,11 @@ impl<'a> Fill<'a> {
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let (settings, headers) = (&self.of.settings, said.headers());
         let merged = page.stored.merge(settings, &asked, &self.plan, headers, times);
-        match merged.stored {
+        let stored = merged.stored.and_then(|mut admitted| {
+            self.restrict(&mut admitted, of_lines(&merged.lines))?;
+            Ok(admitted)
+        });
+        match stored {
             Ok(admitted) => {
                 let told = Stored { lines: merged.lines, ..admitted.stored.clone() };
                 self.merged = Some((told, page.body.clone()));
@@ -297,7 +301,8 @@ impl<'a> Fill<'a> {
         }
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let response = ResponseHead { status: said.status(), headers: said.headers() };
-        let admitted = admit(&self.of.settings, &asked, &self.plan, response, times)?;
+        let mut admitted = admit(&self.of.settings, &asked, &self.plan, response, times)?;
+        self.restrict(&mut admitted, said.headers())?;
         if let Some(primary) = &self.primary {
             PageKeys::of(primary, &admitted.vary, self.context.head.headers())?;
         }
