@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,7 +103,7 @@ impl<'a> Fill<'a> {
             shown: None,
             cookies: None,
             is_collapsed: false,
-            wanted: Arc::new(AtomicBool::new(false)),
+            wanted: WantedFlag::default(),
             begun: now(),
             admitted: None,
             announced: None,
@@ -122,6 +121,15 @@ impl<'a> Fill<'a> {
     pub fn bypass(&mut self, plan: Plan, why: Bypass) {
         (self.plan, self.why) = (plan, Forward::Bypass(why));
         self.counts = true;
+        self.want_header();
+    }
+
+    /// Waits for the header of a request that may change pages, also if its client leaves: the
+    /// script runs to its end all the same.
+    fn want_header(&self) {
+        if !invalidate::is_safe(self.context.head.method()) {
+            self.wanted.want_header();
+        }
     }
 
     /// Passes this query to the script in place of the client's, if the response may be stored.
@@ -144,7 +152,7 @@ impl<'a> Fill<'a> {
     /// Lets other requests for the key wait for this response (nginx's `fastcgi_cache_lock`).
     pub fn begin(&mut self, key: Key, ticket: Ticket) {
         self.ticket = Some((key, ticket));
-        self.wanted.store(true, Ordering::Relaxed);
+        self.wanted.want_page();
     }
 
     /// The stale page, if it may be served during an update.
@@ -170,6 +178,7 @@ impl<'a> Fill<'a> {
     pub fn leave_to_classic_pool(&mut self) {
         self.plan.store = Err(NotStored::NoStore);
         (self.stale, self.stale_key, self.outcome) = (None, None, None);
+        self.want_header();
     }
 
     /// Records the worker time of the response.
@@ -487,7 +496,7 @@ impl<'a> Fill<'a> {
     }
 
     fn finish(&mut self, how: FillResult) {
-        self.wanted.store(false, Ordering::Relaxed);
+        self.wanted.clear();
         self.body.clear();
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, how);
