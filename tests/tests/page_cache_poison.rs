@@ -230,6 +230,24 @@ fn what_is_asked_for_as_a_part_makes_no_page_unless_the_key_has_that() {
 }
 
 #[test]
+fn a_page_in_the_format_of_one_client_is_none_for_browsers() {
+    let script = "<?php $is_json = str_contains($_SERVER['HTTP_ACCEPT'] ?? '', 'json');
+        echo $is_json ? '{}' : '<p>', ' ', hrtime(true);";
+    let root = document_root(&[("index.php", script)]);
+    let server = setup(&root, &[]).start();
+    let ask = |accept: &str| with(&server, "/a", &[("Accept", accept)]);
+    let json = ask("application/json");
+    assert!(json.text().starts_with("{}") && status(&json).ends_with("; stored; ttl=600"));
+    // An interface whose clients all send the same is cached.
+    assert_eq!(ask("application/json").text(), json.text());
+    let page = ask("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+    assert!(page.text().starts_with("<p>"), "{page:?}");
+    for accept in ["text/html", "*/*", "image/avif,image/webp,*/*;q=0.8"] {
+        assert_eq!(ask(accept).text(), page.text(), "{accept}");
+    }
+}
+
+#[test]
 fn a_field_with_an_empty_member_is_not_taken_for_one_without() {
     let root = site();
     let server = setup(&root, &["key_headers = [\"X-Device\"]"]).start();
