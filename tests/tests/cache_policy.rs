@@ -364,6 +364,39 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         }
         let own = get("/b", "X-LiteSpeed-Cache-Control: private,max-age=90");
         assert!(own.verdict().ends_with("detail=private"), "{own:?}");
+        let parts = get("/e", "X-LiteSpeed-Cache-Control: public,max-age=90,esi=on");
+        assert!(parts.verdict().ends_with("detail=vary-star"), "{parts:?}");
+    }
+}
+
+#[test]
+fn a_page_of_one_customer_group_is_for_that_group_alone() {
+    let root = site();
+    let server = sites(
+        root.path(),
+        &[
+            ("plain", "litespeed = true"),
+            ("variants", "litespeed = true\nkey_cookies = \"_lscache_vary\""),
+        ],
+    )
+    .start();
+    let say = ("X-Say", "X-LiteSpeed-Cache-Control: public,max-age=90");
+    let group = ("Cookie", "currency=2; _lscache_vary=cg~4~");
+    for client in Client::both(&server) {
+        for run in 1..3 {
+            let own = client.get(("plain", "/a"), &[say, group]);
+            assert!(own.is_run(run) && own.verdict().ends_with("detail=vary-cookie"), "{own:?}");
+        }
+        let plain = client.get(("plain", "/a"), &[say]);
+        assert!(plain.is_run(3) && plain.verdict().ends_with("stored; ttl=90"), "{plain:?}");
+        // The page for all is not the group's either.
+        assert!(client.get(("plain", "/a"), &[say, group]).is_run(4));
+        for (run, fields) in [(1, &[say, group][..]), (2, &[say])] {
+            for _ in 0..2 {
+                let page = client.get(("variants", "/a"), fields);
+                assert!(page.is_run(run), "{page:?}");
+            }
+        }
     }
 }
 

@@ -305,6 +305,39 @@ fn no_request_can_put_words_into_the_page_that_others_get() {
 }
 
 #[test]
+fn a_post_purges_pages_also_if_its_client_leaves_before_the_response() {
+    let root = site();
+    let server = setup(&root, &[]).start();
+    let page = "/p?h[]=Cache-Groups:%20%22t%22";
+    let change = "/change?ms=1000&h[]=Cache-Group-Invalidation:%20%22t%22";
+    for is_http2 in [false, true] {
+        for target in [page, change] {
+            get(&server, target);
+            assert!(is_hit(&get(&server, target)), "{target}");
+        }
+        let before = runs(&root);
+        let mut closes = Connection::open(server.address());
+        let mut resets = http2::Connection::open(server.address(), &[]);
+        if is_http2 {
+            let fields = [(":method", "POST"), (":scheme", "http"), (":path", change)];
+            let fields = http2::fields(&[&fields[..], &[(":authority", "localhost")]].concat());
+            resets.ask_with(1, &fields, http2::END_STREAM);
+        } else {
+            let post = Request::new("POST", change).header("Host", "localhost");
+            closes.send(&post.to_bytes()).unwrap();
+        }
+        wait::until_true("the script to run", || runs(&root) > before);
+        drop(closes);
+        if is_http2 {
+            resets.send(&http2::frame(3, 0, 1, &8u32.to_be_bytes())).unwrap();
+        }
+        for target in [page, change] {
+            wait::until_true("the page to be purged", || !is_hit(&get(&server, target)));
+        }
+    }
+}
+
+#[test]
 fn tenants_neither_see_nor_purge_each_others_pages() {
     let (root, other) = (site(), site());
     let lines = format!(

@@ -200,25 +200,51 @@ fn what_is_asked_for_as_a_part_makes_no_page_unless_the_key_has_that() {
     const PART: (&str, &str) = ("X-Requested-With", "XMLHttpRequest");
     let root = site();
     let server = setup(&root, &[]).start();
-    let unkeyed = [("X-Api-Key", "1"), ("HX-Request", "true"), ("turbo-frame", "list"), PART];
+    const CERTIFICATE: (&str, &str) = ("X-Forwarded-Tls-Client-Cert-Info", "Subject=\"CN=anna\"");
+    let unkeyed = [
+        ("X-Api-Key", "1"),
+        ("HX-Request", "true"),
+        ("turbo-frame", "list"),
+        ("Cart-Token", "1"),
+        CERTIFICATE,
+        PART,
+    ];
     for part in unkeyed {
         let answer = with(&server, "/a", &[part]);
         assert!(is_unkeyed(&answer), "{part:?}: {}", status(&answer));
     }
     let whole = with(&server, "/a", &[]);
-    assert_eq!(whole.text(), "run 5 ", "{}", status(&whole));
+    assert_eq!(whole.text(), "run 7 ", "{}", status(&whole));
     let lines = ["key_headers = [\"X-Requested-With\", \"X-Forwarded-Host\"]"];
     let server = setup(&root, &lines).start();
-    for (count, field) in [(6, PART), (7, ("X-Forwarded-Host", "other.example"))] {
+    for (count, field) in [(8, PART), (9, ("X-Forwarded-Host", "other.example"))] {
         let part = with(&server, "/a", &[field]);
         assert_eq!(part.text(), format!("run {count} "));
         assert!(status(&part).ends_with("; stored; ttl=600"));
     }
-    assert_eq!(with(&server, "/a", &[]).text(), "run 8 ");
-    assert_eq!(with(&server, "/a", &[PART]).text(), "run 6 ");
+    assert_eq!(with(&server, "/a", &[]).text(), "run 10 ");
+    assert_eq!(with(&server, "/a", &[PART]).text(), "run 8 ");
     // Another such header is as it was.
     let two = with(&server, "/b", &[PART, ("X-Original-URL", "/evil")]);
     assert!(is_unkeyed(&two), "{}", status(&two));
+}
+
+#[test]
+fn a_page_in_the_format_of_one_client_is_none_for_browsers() {
+    let script = "<?php $is_json = str_contains($_SERVER['HTTP_ACCEPT'] ?? '', 'json');
+        echo $is_json ? '{}' : '<p>', ' ', hrtime(true);";
+    let root = document_root(&[("index.php", script)]);
+    let server = setup(&root, &[]).start();
+    let ask = |accept: &str| with(&server, "/a", &[("Accept", accept)]);
+    let json = ask("application/json");
+    assert!(json.text().starts_with("{}") && status(&json).ends_with("; stored; ttl=600"));
+    // An interface whose clients all send the same is cached.
+    assert_eq!(ask("application/json").text(), json.text());
+    let page = ask("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+    assert!(page.text().starts_with("<p>"), "{page:?}");
+    for accept in ["text/html", "*/*", "image/avif,image/webp,*/*;q=0.8"] {
+        assert_eq!(ask(accept).text(), page.text(), "{accept}");
+    }
 }
 
 #[test]

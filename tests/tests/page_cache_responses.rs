@@ -9,7 +9,9 @@ use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::http2;
 use maitred_tests::outside::page_cache;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -230,4 +232,95 @@ fn what_another_cache_says_of_an_answer_comes_before_what_ours_says() {
     let same = with(&server, "GET", target, &[("If-None-Match", "\"x\"")]);
     assert_eq!(same.status, 304);
     assert!(said(&same).starts_with("maitred; hit;"), "{}", said(&same));
+}
+
+/// What each script of [`htaccess_site`] gets: a name, and the lines for it.
+const OF_FILES: [(&str, &str); 6] = [
+    ("private", "Header set Cache-Control \"private, no-store\""),
+    ("cookie", "Header add Set-Cookie seen=1"),
+    ("vary", "Header append Vary X-A"),
+    ("expr", "Header set X-B yes \"expr=%{HTTP:X-A} == 'b'\""),
+    ("coding", "Header append Vary Accept-Encoding"),
+    ("brief", "ExpiresActive on\nExpiresDefault \"access plus 0 seconds\""),
+];
+
+fn htaccess_site() -> TempDir {
+    let root = site();
+    let mut rules =
+        "RewriteEngine on\nRewriteCond %{HTTP:X-A} beta\nRewriteRule .* beta.php\n".to_owned();
+    for (name, lines) in OF_FILES {
+        write_file(root.path(), &format!("{name}.php"), PAGE.as_bytes());
+        rules += &format!("<Files {name}.php>\n{lines}\n</Files>\n");
+    }
+    write_file(root.path(), ".htaccess", rules.as_bytes());
+    give_to_web_user(root.path());
+    root
+}
+
+#[test]
+fn a_response_is_stored_by_the_headers_that_htaccess_files_give_it() {
+    let root = htaccess_site();
+    let server = cached(setup(root.path()).site("htaccess = true"), &[]).start();
+    let ask = |name: &str, kind: &str| {
+        let fields = [("X-A", kind), ("Accept-Encoding", kind)];
+        with(&server, "GET", &format!("/{name}.php"), &fields)
+    };
+    for (name, why) in [("private", "no-store"), ("cookie", "set-cookie")] {
+        for run in 1..3 {
+            let response = ask(name, "a");
+            assert!(response.text().starts_with(&format!("run {run} ")), "{name}");
+            assert!(status(&response).ends_with(&format!("detail={why}")), "{response:?}");
+        }
+    }
+    for name in ["vary", "expr"] {
+        for (kind, run) in [("a", 1), ("b", 2), ("a", 1), ("b", 2)] {
+            let response = ask(name, kind);
+            assert!(response.text().starts_with(&format!("run {run} ")), "{response:?}");
+        }
+    }
+    for name in ["coding", "brief"] {
+        for kind in ["gzip", "br", "none"] {
+            assert!(ask(name, kind).text().starts_with("run 1 "), "{name} {kind}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_a_changed_htaccess_file_makes_private_is_not_stored_again() {
+    let script = "<?php header('ETag: \"a\"'); header('Cache-Control: no-cache');
+        if (isset($_SERVER['HTTP_IF_NONE_MATCH'])) { http_response_code(304); exit; }
+        echo 'page';";
+    let root = document_root(&[("index.php", script), (".htaccess", "\n")]);
+    give_to_web_user(root.path());
+    let server = cached(setup(root.path()).site("htaccess = true"), &[]).start();
+    let detail = |end: &str| {
+        let response = get(&server, "/index.php");
+        assert_eq!(response.text(), "page");
+        assert!(status(&response).contains(end), "{end}: {response:?}");
+    };
+    detail("; stored");
+    detail("; detail=revalidated");
+    write_file(root.path(), ".htaccess", b"Header set Cache-Control private\n");
+    // The page is still valid for this client, and for no other.
+    detail("; detail=revalidated");
+    detail("; fwd=uri-miss; fwd-status=200; detail=private");
+}
+
+#[test]
+fn a_response_is_stored_by_the_headers_of_the_site() {
+    let root = site();
+    let rules = "headers = [\
+         { path = \"/members/*\", set = { Cache-Control = \"private\" } }, \
+         { path = \"/kinds/*\", add = { Vary = \"X-A\" } }, \
+         { set = { X-Frame-Options = \"DENY\" } }]";
+    let server = cached(setup(root.path()).site(rules), &[]).start();
+    let ask = |path: &str, kind: &str| with(&server, "GET", path, &[("X-A", kind)]);
+    for (path, runs) in [("/members/a", [1, 2, 3]), ("/kinds/a", [1, 2, 1]), ("/a", [1, 1, 1])] {
+        for (kind, run) in ["a", "b", "a"].into_iter().zip(runs) {
+            let response = ask(path, kind);
+            assert!(response.text().starts_with(&format!("run {run} ")), "{response:?}");
+        }
+    }
+    let own = ask("/members/a", "a");
+    assert!(status(&own).ends_with("detail=private"), "{own:?}");
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::Millis;
+use crate::accept_header;
 use crate::cache_control::CacheControl;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
@@ -128,21 +129,18 @@ where
     let (control, is_targeted) = control(settings, headers.clone(), times.came);
     let authorized = asked.has_authorization;
     check_storable(settings, authorized, &control, response.clone())?;
-    let mut vary = Vary::default();
-    if !settings.ignore_headers.vary {
-        vary = Vary::of(headers::values(headers.clone(), "vary")).map_err(|why| match why {
-            VaryError::Star => NotStored::VaryStar,
-            VaryError::TooMany => NotStored::VaryTooMuch,
-        })?;
-    }
-    if settings.varies_by_session {
-        vary = vary.without("cookie");
+    let mut vary = vary_of(settings, headers::values(headers.clone(), "vary"))?;
+    let is_keyed = settings.key.headers.iter().any(|name| name.eq_ignore_ascii_case("accept"));
+    if !is_keyed && !settings.ignore_headers.vary && !accept_header::is_ordinary(asked.fields()) {
+        // The script may have chosen its format by that, without a word.
+        vary = vary.with("accept");
     }
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), headers.clone()) {
         return Err(NotStored::ContentEncoding);
     }
-    if settings.litespeed && !has_litespeeds_variants(settings, headers.clone()) {
+    let lacks_variants = || !has_litespeeds_variants(settings, headers.clone());
+    if settings.litespeed && (has_fragments(headers.clone()) || lacks_variants()) {
         return Err(NotStored::VaryStar);
     }
     let tags = tags::of_response(settings, headers.clone()).map_err(|_| NotStored::TooManyTags)?;
@@ -166,6 +164,48 @@ where
         stamp: times.stamp,
     };
     Ok(Admitted { stored, vary })
+}
+
+impl Admitted {
+    /// Restricts a response by the headers that clients get, where the server has changed those of
+    /// the script. Its lifetimes stay the script's and the site's: others are for browsers.
+    ///
+    /// # Errors
+    /// The reason why it is not stored.
+    pub fn restrict<'f>(
+        &mut self,
+        settings: &Settings,
+        has_authorization: bool,
+        headers: impl Iterator<Item = Field<'f>> + Clone,
+    ) -> Result<(), NotStored> {
+        let Stored { status, came, .. } = self.stored;
+        let (control, _) = control(settings, headers.clone(), came);
+        let response = ResponseHead { status, headers: headers.clone() };
+        check_storable(settings, has_authorization, &control, response)?;
+        if control.no_cache && !self.stored.no_cache {
+            return Err(NotStored::NoCache);
+        }
+        // Not for the encoding: unless the script says so, its body is the same for all of them.
+        let added = vary_of(settings, headers::values(headers, "vary"))?.without("accept-encoding");
+        let names = self.vary.names().iter().chain(added.names());
+        self.vary = Vary::of_names(names.cloned().collect());
+        Ok(())
+    }
+}
+
+/// The request headers that a response varies on, by the values of its `Vary` headers.
+fn vary_of<'f>(
+    settings: &Settings,
+    values: impl Iterator<Item = &'f [u8]>,
+) -> Result<Vary, NotStored> {
+    if settings.ignore_headers.vary {
+        return Ok(Vary::default());
+    }
+    let vary = Vary::of(values).map_err(|why| match why {
+        VaryError::Star => NotStored::VaryStar,
+        VaryError::TooMany => NotStored::VaryTooMuch,
+    })?;
+    Ok(if settings.varies_by_session { vary.without("cookie") } else { vary })
 }
 
 /// The cache directives of a response, and whether they are targeted at this cache.
@@ -212,6 +252,13 @@ fn has_litespeeds_variants<'f>(
         };
         cookie.is_some_and(is_keyed)
     })
+}
+
+/// Whether the body includes fragments by ESI tags, which only LiteSpeed's cache replaces.
+fn has_fragments<'f>(headers: impl Iterator<Item = Field<'f>>) -> bool {
+    let values = headers::values(headers, "x-litespeed-cache-control");
+    let mut directives = values.flat_map(headers::members);
+    directives.any(|directive| headers::is(directive, "esi=on"))
 }
 
 fn check_storable<'f>(

@@ -158,6 +158,14 @@ fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
     for other in ["cookie=currency,cookie=group", "value=mobile", "cookie"] {
         assert_eq!(of(other), Err(NotStored::VaryStar), "{other}");
     }
+    for (control, stored) in [
+        ("public,max-age=9,esi=on", Err(NotStored::VaryStar)),
+        ("public, max-age=9, ESI=On", Err(NotStored::VaryStar)),
+        ("public,max-age=9,esi=off", Ok(())),
+    ] {
+        let headers = [("X-LiteSpeed-Cache-Control", control)];
+        assert_eq!(admit_as(&settings, &[], 200, &headers).map(|_| ()), stored, "{control}");
+    }
 }
 
 #[test]
@@ -229,6 +237,36 @@ fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
     let ignore_headers = IgnoreHeaders { vary: true, ..IgnoreHeaders::default() };
     let settings = Settings { ignore_headers, ..Settings::default() };
     assert!(admit_as(&settings, &[], 200, &headers).unwrap().vary.is_empty());
+}
+
+#[test]
+fn what_clients_get_restricts_a_response_and_lengthens_no_life() {
+    let restricted = |own: &[(&str, &str)], changed: &[(&str, &str)]| {
+        let valid = vec![Valid { status: Some(200), seconds: 60 }];
+        let settings = Settings { valid, ..Settings::default() };
+        let mut admitted = admit_as(&settings, &[], 200, own).unwrap();
+        let headers = changed.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        admitted.restrict(&settings, false, headers).map(|()| admitted)
+    };
+    let why = |header| restricted(&[], &[header]).err();
+    assert_eq!(why(("Cache-Control", "private")), Some(NotStored::Private));
+    assert_eq!(why(("cache-control", "no-store")), Some(NotStored::NoStore));
+    assert_eq!(why(("Cache-Control", "no-cache")), Some(NotStored::NoCache));
+    assert_eq!(why(("Set-Cookie", "a=b")), Some(NotStored::SetCookie));
+    assert_eq!(why(("Vary", "a, *")), Some(NotStored::VaryStar));
+    let page = restricted(&[], &[("Cache-Control", "max-age=0")]).unwrap();
+    assert_eq!(page.stored.lifetimes.fresh, 60);
+    let validated = [("Cache-Control", "no-cache"), ("ETag", "\"a\"")];
+    assert!(restricted(&validated, &validated).is_ok());
+    // What is for this cache alone is stronger than what is for all.
+    let targeted = [("CDN-Cache-Control", "max-age=9"), ("Cache-Control", "private")];
+    assert!(restricted(&targeted[..1], &targeted).is_ok());
+    let vary = |own: &'static str, changed| {
+        let page = restricted(&[("Vary", own)], &[("Vary", changed)]).unwrap();
+        page.vary.names().join(" ")
+    };
+    assert_eq!(vary("", "X-B, Accept-Encoding, X-A"), "x-a x-b");
+    assert_eq!(vary("Accept-Encoding, X-C", "X-A, Accept-Encoding"), "accept-encoding x-a x-c");
 }
 
 #[test]

@@ -33,13 +33,15 @@ pub struct Request<'a> {
 /// references of htmx, Turbo, Unpoly, Inertia, Livewire, October and Winter, Alpine AJAX, Datastar,
 /// Shopware's Store API and Magento's GraphQL; and from the manuals of proxies that authenticate
 /// clients, oauth2-proxy, Authelia, Authentik, Cloudflare Access, Tailscale, nginx and those of
-/// Google, Amazon and Microsoft, those that name the user. Client addresses (`X-Forwarded-For`) are
-/// not listed: behind a proxy that is not configured as trusted, no response would be stored. The
-/// names are sorted.
-const UNKEYED: [&str; 127] = [
+/// Google, Amazon and Microsoft, Envoy, Kong, Keycloak, SiteMinder and Vouch, those that name the
+/// user; and those that name the cart of WooCommerce and OpenCart. Client addresses
+/// (`X-Forwarded-For`) are not listed: behind a proxy that is not configured as trusted, no
+/// response would be stored. The names are sorted.
+const UNKEYED: [&str; 142] = [
     "api-key",
     "apikey",
     "base-url",
+    "cart-token",
     "cf-access-authenticated-user-email",
     "cf-access-jwt-assertion",
     "cf-visitor",
@@ -64,6 +66,7 @@ const UNKEYED: [&str; 127] = [
     "proxy-url",
     "remote-user",
     "request-uri",
+    "sm-user",
     "ssl-offloaded",
     "store",
     "sw-access-key",
@@ -74,6 +77,7 @@ const UNKEYED: [&str; 127] = [
     "turbo-frame",
     "turbolinks-referrer",
     "unencoded-url",
+    "woocommerce-session",
     "x-access-token",
     "x-alpine-request",
     "x-alpine-target",
@@ -82,14 +86,23 @@ const UNKEYED: [&str; 127] = [
     "x-api-key",
     "x-apikey",
     "x-arr-ssl",
+    "x-auth-email",
     "x-auth-request-email",
     "x-auth-request-user",
     "x-auth-token",
+    "x-auth-userid",
+    "x-auth-username",
+    "x-authenticated-userid",
     "x-authentik-username",
     "x-authorization",
     "x-barba",
+    "x-client-cert",
+    "x-consumer-id",
+    "x-consumer-username",
+    "x-credential-identifier",
     "x-forward-proto",
     "x-forwarded-access-token",
+    "x-forwarded-client-cert",
     "x-forwarded-email",
     "x-forwarded-groups",
     "x-forwarded-host",
@@ -128,6 +141,7 @@ const UNKEYED: [&str; 127] = [
     "x-method-override",
     "x-ms-client-principal",
     "x-ms-client-principal-name",
+    "x-oc-session",
     "x-october-request-flash",
     "x-october-request-handler",
     "x-october-request-partials",
@@ -146,6 +160,7 @@ const UNKEYED: [&str; 127] = [
     "x-server-port",
     "x-session-token",
     "x-ssl",
+    "x-ssl-cert",
     "x-ssl-client-cert",
     "x-ssl-client-s-dn",
     "x-ssl-client-verify",
@@ -159,12 +174,21 @@ const UNKEYED: [&str; 127] = [
     "x-up-validate",
     "x-up-version",
     "x-url-scheme",
+    "x-vouch-user",
     "x-wap-profile",
     "x-webauth-user",
     "x-winter-request-flash",
     "x-winter-request-handler",
     "x-winter-request-partials",
 ];
+
+/// Beginnings of further such names: certificates of clients by ingress-nginx, Traefik, Amazon and
+/// Cloudflare, and users by Pomerium.
+const UNKEYED_STARTS: [&str; 5] =
+    ["cf-client-cert-", "ssl-client-", "x-amzn-mtls-", "x-forwarded-tls-client-", "x-pomerium-"];
+
+/// Bytes of the shortest of [`UNKEYED_STARTS`]: most headers of a browser are shorter.
+const SHORTEST_START: usize = "ssl-client-".len();
 
 /// The lengths of the names in [`UNKEYED`] by first letter, a bit for each: most headers of a
 /// browser are none of them by that alone.
@@ -328,15 +352,28 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
 /// Whether a proxy says by this header that the client has no certificate, as nginx and HAProxy do.
 fn says_no_certificate(name: &[u8], value: &[u8]) -> bool {
     let value = value.trim_ascii();
-    headers::is(name, "x-ssl-client-verify") && (value.is_empty() || value == b"NONE")
-        || headers::is(name, "x-ssl-client-s-dn") && value.is_empty()
+    let is = |names: [&str; 2]| names.iter().any(|wanted| headers::is(name, wanted));
+    let is_verify = is(["x-ssl-client-verify", "ssl-client-verify"]);
+    let is_subject = is(["x-ssl-client-s-dn", "ssl-client-subject-dn"]);
+    (is_verify && value == b"NONE") || ((is_verify || is_subject) && value.is_empty())
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
     let letter = name.first().map(|first| first.to_ascii_lowercase().wrapping_sub(b'a'));
     let lengths = letter.and_then(|letter| LENGTHS.get(usize::from(letter)));
     let has_length = |lengths: &u64| name.len() < 64 && lengths >> name.len() & 1 == 1;
-    lengths.is_some_and(has_length) && is_listed(name)
+    lengths.is_some_and(has_length) && is_listed(name) || has_unkeyed_start(name)
+}
+
+/// Whether a name begins as one of [`UNKEYED_STARTS`].
+fn has_unkeyed_start(name: &[u8]) -> bool {
+    let first = name.first().map(u8::to_ascii_lowercase);
+    let begins = |start: &&str| {
+        let begin = name.get(..start.len());
+        // Most have another letter.
+        start.bytes().next() == first && begin.is_some_and(|begin| headers::is(begin, start))
+    };
+    name.len() > SHORTEST_START && UNKEYED_STARTS.iter().any(begins)
 }
 
 /// Looks a name of less than 64 bytes up in [`UNKEYED`].
@@ -368,7 +405,8 @@ mod tests {
             by_forwarded: false,
         };
         assert!(UNKEYED.is_sorted());
-        for name in &UNKEYED {
+        let by_start = ["Ssl-Client-Cert", "X-Forwarded-Tls-Client-Cert-Info", "X-Pomerium-User"];
+        for name in UNKEYED.iter().chain(&by_start) {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
                 let fields = [(name.as_bytes(), &b"1"[..])];
@@ -387,7 +425,12 @@ mod tests {
             let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
-        for (name, value) in [("X-SSL-Client-Verify", "NONE"), ("X-SSL-Client-S-DN", " ")] {
+        for (name, value) in [
+            ("X-SSL-Client-Verify", "NONE"),
+            ("X-SSL-Client-S-DN", " "),
+            ("ssl-client-verify", "NONE"),
+            ("ssl-client-subject-dn", ""),
+        ] {
             let fields = [(name.as_bytes(), value.as_bytes())];
             let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed && !asked.has_unkeyed_but(&[]), "{name}: no certificate");
@@ -400,6 +443,8 @@ mod tests {
             "Forwarder",
             "HX-Pages",
             "X-Forwarded-Uses",
+            "Ssl-Client-",
+            "X-Forwarded-Tls",
             "",
             &long,
         ] {

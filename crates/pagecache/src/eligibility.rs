@@ -6,7 +6,7 @@ use crate::cache_request::CacheRequest;
 use crate::canonical_url::{decoded, plain_path};
 use crate::cookies;
 use crate::headers::{self, Field};
-use crate::php_names::{has_index, is_named, may_be};
+use crate::php_names::{begins_with, has_index, is_named, may_be};
 use crate::settings::{RequestMatcher, Settings};
 
 reasons! {
@@ -20,6 +20,8 @@ reasons! {
         Precondition = "precondition",
         /// It has a session cookie.
         PrivateCookie = "private-cookie",
+        /// A cookie selects a variant for LiteSpeed's cache, and the key does not contain it.
+        VaryCookie = "vary-cookie",
         /// It has a cookie that the site has set and whose meaning the settings do not state.
         SiteCookie = "site-cookie",
         /// The client has sent a certificate, which scripts can read.
@@ -140,8 +142,23 @@ fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
         let mut patterns = settings.private_cookies.iter();
         patterns.any(|pattern| is_named(pattern, name))
     };
-    (asked.has_cookies && asked.cookies().any(is_private)).then_some(Bypass::PrivateCookie)
+    if !asked.has_cookies {
+        return None;
+    }
+    if asked.cookies().any(is_private) {
+        return Some(Bypass::PrivateCookie);
+    }
+    let is_unkeyed_vary = |(name, _): Field<'_>| {
+        let mut keyed = settings.key.cookies.iter();
+        begins_with(name, VARY_COOKIE) && !keyed.any(|keyed| keyed.as_bytes() == name)
+    };
+    let is_variant = settings.litespeed && asked.cookies().any(is_unkeyed_vary);
+    is_variant.then_some(Bypass::VaryCookie)
 }
+
+/// LiteSpeed varies pages by each cookie whose name begins so, which no response header names. Its
+/// plugins set one for the group, currency, language or role of a visitor.
+const VARY_COOKIE: &[u8] = b"_lscache_vary";
 
 /// Whether the request matches.
 fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
@@ -275,6 +292,25 @@ mod tests {
             let plan = plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]);
             assert_eq!(plan.read, Err(Bypass::PrivateCookie), "{cookie}");
         }
+    }
+
+    #[test]
+    fn a_vary_cookie_of_litespeed_selects_a_variant_only_with_a_key_that_has_it() {
+        let mut settings = Settings { litespeed: true, ..Settings::default() };
+        let read = |settings: &Settings, cookie: &str| {
+            plan(settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]).read
+        };
+        settings.key.cookies = vec!["_lscache_vary".to_owned()];
+        assert_eq!(read(&settings, "a=1; _lscache_vary=cg~4~"), Ok(()));
+        for other in ["_lscache_vary_2=1", ".lscache vary=1", "_lscache_vary[0]=1"] {
+            assert_eq!(read(&settings, other), Err(Bypass::VaryCookie), "{other}");
+        }
+        settings.key.cookies.clear();
+        let none = plan(&settings, "GET", "/", &[(b"Cookie", b"_lscache_vary=")]);
+        assert_eq!(none.store, Err(NotStored::Bypassed(Bypass::VaryCookie)));
+        assert_eq!(read(&settings, "lscache_vary=1; a=_lscache_vary"), Ok(()));
+        settings.litespeed = false;
+        assert_eq!(read(&settings, "_lscache_vary=1"), Ok(()));
     }
 
     #[test]

@@ -58,6 +58,7 @@ macro_rules! reasons {
     };
 }
 
+mod accept_header;
 pub mod admit;
 pub mod apps;
 pub mod cache_control;

@@ -41,6 +41,11 @@ pub(crate) fn may_be(name: &[u8], other: &[u8]) -> bool {
     mangled(base).eq(mangled(other_base)) && pairs.all(|(one, two)| is_same_index(one, two))
 }
 
+/// Whether PHP's name for `name` may begin with `start`.
+pub(crate) fn begins_with(name: &[u8], start: &[u8]) -> bool {
+    name.len() >= start.len() && mangled(&name[..start.len()]).eq(start.iter().copied())
+}
+
 /// Whether PHP stores a variable of this name in an array.
 pub(crate) fn has_index(name: &[u8]) -> bool {
     each_index(split(name).1).next().is_some()

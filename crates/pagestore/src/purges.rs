@@ -78,6 +78,8 @@ pub struct Purges {
     last: AtomicU64,
     /// Purges up to this number are forgotten: no stored page needs them.
     forgotten: AtomicU64,
+    /// Purges up to this number are being forgotten: the pages that they concern are being removed.
+    sweeping: AtomicU64,
     table: RwLock<Table>,
 }
 
@@ -170,18 +172,29 @@ impl Purges {
     }
 
     /// Whether a page must not be stored because a purge concerns it, or because it is so late that
-    /// the purge may be forgotten.
+    /// the purge may be forgotten, or is being forgotten: after a soft one it would be fresh again.
     pub fn refuses(&self, object: &Object) -> bool {
-        object.stored.stamp < self.forgotten() || self.fate(object) == PurgeState::Removed
+        object.stored.stamp < self.forgotten()
+            || self.concerned(object, self.sweeping.load(Ordering::SeqCst))
+            || self.fate(object) == PurgeState::Removed
+    }
+
+    /// Begins to forget the purges up to this number: from now on no page that they concern is
+    /// stored.
+    pub fn begin_to_forget(&self, number: u64) {
+        self.sweeping.fetch_max(number, Ordering::SeqCst);
     }
 
     /// Whether one of the purges up to this number concerns a page.
     pub fn concerned(&self, object: &Object, until: u64) -> bool {
+        if object.stored.stamp >= until {
+            return false;
+        }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.last_about(object);
         let stamp = object.stored.stamp;
         // The last purge may have a higher number; there may have been an earlier one, too.
-        stamp < until && stamp < found.hard.max(found.soft)
+        stamp < found.hard.max(found.soft)
     }
 
     /// Forgets the purges up to this number. The caller has removed all stored pages that they
@@ -442,6 +455,20 @@ mod tests {
         assert_eq!(purges.len(), 1 + 49 + 29 + 1);
         add("fourth", 1..50);
         assert_eq!(purges.len(), 1 + 49 + 29 + 50, "what is forgotten does not count");
+    }
+
+    #[test]
+    fn a_page_of_before_a_soft_purge_is_refused_while_that_is_forgotten() {
+        let purges = Purges::default();
+        let soft = purges.add("site", &url("/a"), PurgeMode::Soft);
+        let at = |target: &str, stamp| page(target, &[], stamp, b"");
+        assert!(!purges.refuses(&at("/a", 0)), "it is stale, and may be served for a while");
+        purges.begin_to_forget(soft);
+        assert!(purges.refuses(&at("/a", 0)));
+        assert!(!purges.refuses(&at("/a", soft)) && !purges.refuses(&at("/b", 0)));
+        // A later one is not forgotten yet.
+        let later = purges.add("site", &url("/b"), PurgeMode::Soft);
+        assert!(!purges.refuses(&at("/b", later - 1)));
     }
 
     #[test]

@@ -496,6 +496,7 @@ impl Store {
         // served for a while.
         let is_first = before.is_none();
         let until = before.replace(self.purges.last()).unwrap_or(0);
+        self.purges.begin_to_forget(until);
         let concerned = |entry: &Entry| match entry {
             Entry::Page(page) => {
                 self.purges.concerned(page, until) || self.purges.fate(page) == PurgeState::Removed

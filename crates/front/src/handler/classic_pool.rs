@@ -60,8 +60,9 @@ pub async fn serve<C: HttpClient>(
         fill.leave_to_classic_pool();
     }
     let encoder = HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers);
+    let wanted = fill.as_ref().map(|fill| fill.wanted());
     let mut tee = Tee::new(encoder, fill, CookieLearner::of(cx.thread, &context));
-    let mut client = DetachedClient::new(&mut *cx.client, None, false);
+    let mut client = DetachedClient::new(&mut *cx.client, wanted, false);
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;
     script::record(&tee, &tried.progress, &mut cx.record);

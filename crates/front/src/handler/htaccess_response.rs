@@ -102,6 +102,30 @@ impl Directives {
         headers: &[Header<'_>],
         source: ResponseSource,
     ) -> Result<Vec<OwnedHeader>, Unevaluated> {
+        self.change_all(status, headers, source, true)
+    }
+
+    /// The headers of a script's response as a cache needs them: `Vary` has none of the headers
+    /// that rewrites read. A script that is another one for them is not cached
+    /// (`RequestContext::depends_on_client`).
+    ///
+    /// # Errors
+    /// As [`Directives::change`].
+    pub fn change_for_cache(
+        &self,
+        status: u16,
+        headers: &[Header<'_>],
+    ) -> Result<Vec<OwnedHeader>, Unevaluated> {
+        self.change_all(status, headers, ResponseSource::Script, false)
+    }
+
+    fn change_all(
+        &self,
+        status: u16,
+        headers: &[Header<'_>],
+        source: ResponseSource,
+        varies_by_rewrites: bool,
+    ) -> Result<Vec<OwnedHeader>, Unevaluated> {
         let mut tables = ResponseTables::default();
         let mut all = Vec::new();
         for (name, value) in headers {
@@ -130,7 +154,8 @@ impl Directives {
         }
         let request = &self.request;
         let is_error = self.is_error(status, source);
-        for (name, value) in request.headers_out.iter() {
+        let is_left_out = |name: &[u8]| !varies_by_rewrites && name.eq_ignore_ascii_case(b"vary");
+        for (name, value) in request.headers_out.iter().filter(|(name, _)| !is_left_out(name)) {
             // Apache's errors and redirects have none of these but cookies.
             let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
             if is_cookie || (!is_error && !name.eq_ignore_ascii_case(b"location")) {

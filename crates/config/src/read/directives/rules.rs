@@ -148,7 +148,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         doc: "Headers of all responses, including errors and those of scripts. `set` replaces \
               headers of the same name, `add` keeps them, `unset` removes them. All tables whose \
               `path` matches (all paths if it is absent) apply; a later one overrides an earlier \
-              one.",
+              one. The page cache stores no response that is `private`, `no-store` or `no-cache` \
+              by them, or has a `Set-Cookie`, and heeds their `Vary`.",
         example: "{ Strict-Transport-Security = \"max-age=31536000\" }",
         read: |site, value| store(&mut site.rules.headers, value.each(read_headers)),
     },

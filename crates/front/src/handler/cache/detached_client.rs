@@ -9,7 +9,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::http::client::Client;
 
 /// Whether the response is still wanted after the client has disconnected.
-pub type WantedFlag = Arc<AtomicBool>;
+#[derive(Debug, Clone, Default)]
+pub struct WantedFlag(Arc<WantedParts>);
+
+#[derive(Debug, Default)]
+struct WantedParts {
+    /// The response, by other requests.
+    page: AtomicBool,
+    /// The header, once a script runs: it says which pages the request has changed.
+    header: AtomicBool,
+}
+
+impl WantedFlag {
+    /// Other requests wait for the response.
+    pub fn want_page(&self) {
+        self.0.page.store(true, Ordering::Relaxed);
+    }
+
+    /// The script may change what is cached.
+    pub fn want_header(&self) {
+        self.0.header.store(true, Ordering::Relaxed);
+    }
+
+    /// The client alone wants the rest.
+    pub fn clear(&self) {
+        self.0.page.store(false, Ordering::Relaxed);
+        self.0.header.store(false, Ordering::Relaxed);
+    }
+
+    fn has_page(&self) -> bool {
+        self.0.page.load(Ordering::Relaxed)
+    }
+
+    fn has_any(&self) -> bool {
+        self.has_page() || self.0.header.load(Ordering::Relaxed)
+    }
+}
 
 /// A client whose disconnect does not cancel the request while the response is wanted (nginx's
 /// `proxy_ignore_client_abort`).
@@ -23,7 +58,7 @@ pub struct DetachedClient<'a, C> {
 }
 
 impl<'a, C> DetachedClient<'a, C> {
-    /// Wraps `client` for a response that other requests may want (`wanted`). With `has_response`,
+    /// Wraps `client` for a response that may be `wanted` without it. With `has_response`,
     /// the client already has a response and gets nothing of this one.
     pub fn new(
         client: &'a mut C,
@@ -34,12 +69,11 @@ impl<'a, C> DetachedClient<'a, C> {
     }
 
     fn is_wanted(&self) -> bool {
-        let wanted = self.wanted.as_ref();
-        wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed))
+        self.wanted.as_ref().is_some_and(WantedFlag::has_any)
     }
 
-    /// Notes that the client has closed the connection. An error only if no other request wants the
-    /// response.
+    /// Notes that the client has closed the connection. An error only if nothing but the client
+    /// wants the response.
     fn client_gone(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
         let is_wanted = self.has_response || self.is_wanted();
@@ -55,7 +89,8 @@ impl<C: Client> Client for DetachedClient<'_, C> {
             self.client.gone().await;
             self.has_gone = true;
         }
-        if self.is_wanted() {
+        // No script has run: there is nothing yet that its header could say.
+        if self.wanted.as_ref().is_some_and(WantedFlag::has_page) {
             pending::<()>().await;
         }
     }

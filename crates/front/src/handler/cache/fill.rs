@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::eligibility::{Bypass, Plan, is_never_stored};
 use maitred_pagecache::fills::{FillResult, Ticket};
-use maitred_pagecache::headers::ResponseHead;
+use maitred_pagecache::headers::{ResponseHead, of_lines};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{self, Purge, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
@@ -40,7 +39,7 @@ pub use crate::handler::cache::fill_remaining::PendingRefresh;
 pub struct Fill<'a> {
     pub(crate) cache: Arc<Cache>,
     pub(crate) of: &'a SiteCache,
-    context: &'a RequestContext<'a>,
+    pub(crate) context: &'a RequestContext<'a>,
     pub(crate) plan: Plan,
     /// The primary key of the request (RFC 9111 §2).
     pub primary: Option<Key>,
@@ -104,7 +103,7 @@ impl<'a> Fill<'a> {
             shown: None,
             cookies: None,
             is_collapsed: false,
-            wanted: Arc::new(AtomicBool::new(false)),
+            wanted: WantedFlag::default(),
             begun: now(),
             admitted: None,
             announced: None,
@@ -122,6 +121,15 @@ impl<'a> Fill<'a> {
     pub fn bypass(&mut self, plan: Plan, why: Bypass) {
         (self.plan, self.why) = (plan, Forward::Bypass(why));
         self.counts = true;
+        self.want_header();
+    }
+
+    /// Waits for the header of a request that may change pages, also if its client leaves: the
+    /// script runs to its end all the same.
+    fn want_header(&self) {
+        if !invalidate::is_safe(self.context.head.method()) {
+            self.wanted.want_header();
+        }
     }
 
     /// Passes this query to the script in place of the client's, if the response may be stored.
@@ -144,7 +152,7 @@ impl<'a> Fill<'a> {
     /// Lets other requests for the key wait for this response (nginx's `fastcgi_cache_lock`).
     pub fn begin(&mut self, key: Key, ticket: Ticket) {
         self.ticket = Some((key, ticket));
-        self.wanted.store(true, Ordering::Relaxed);
+        self.wanted.want_page();
     }
 
     /// The stale page, if it may be served during an update.
@@ -170,6 +178,7 @@ impl<'a> Fill<'a> {
     pub fn leave_to_classic_pool(&mut self) {
         self.plan.store = Err(NotStored::NoStore);
         (self.stale, self.stale_key, self.outcome) = (None, None, None);
+        self.want_header();
     }
 
     /// Records the worker time of the response.
@@ -271,7 +280,11 @@ impl<'a> Fill<'a> {
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let (settings, headers) = (&self.of.settings, said.headers());
         let merged = page.stored.merge(settings, &asked, &self.plan, headers, times);
-        match merged.stored {
+        let stored = merged.stored.and_then(|mut admitted| {
+            self.restrict(&mut admitted, of_lines(&merged.lines))?;
+            Ok(admitted)
+        });
+        match stored {
             Ok(admitted) => {
                 let told = Stored { lines: merged.lines, ..admitted.stored.clone() };
                 self.merged = Some((told, page.body.clone()));
@@ -297,7 +310,8 @@ impl<'a> Fill<'a> {
         }
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let response = ResponseHead { status: said.status(), headers: said.headers() };
-        let admitted = admit(&self.of.settings, &asked, &self.plan, response, times)?;
+        let mut admitted = admit(&self.of.settings, &asked, &self.plan, response, times)?;
+        self.restrict(&mut admitted, said.headers())?;
         if let Some(primary) = &self.primary {
             PageKeys::of(primary, &admitted.vary, self.context.head.headers())?;
         }
@@ -482,7 +496,7 @@ impl<'a> Fill<'a> {
     }
 
     fn finish(&mut self, how: FillResult) {
-        self.wanted.store(false, Ordering::Relaxed);
+        self.wanted.clear();
         self.body.clear();
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, how);

@@ -1,5 +1,6 @@
 //! Requests for scripts of sites with a page cache.
 
+pub(crate) mod changed_headers;
 pub(crate) mod compressed;
 pub(crate) mod detached_client;
 pub(crate) mod fill;
