@@ -10,7 +10,8 @@ use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
     CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
-    INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
+    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame,
+    get, integer,
 };
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::wait;
@@ -380,5 +381,24 @@ fn a_client_of_a_trusted_proxy_does_not_end_the_requests_of_others() {
     assert_eq!(proxy.text(505), "hello");
     write_file(root.path(), "end", b"");
     assert_eq!([1, 3].map(|stream| proxy.text(stream)), ["slow", "slow"]);
+    server.stop();
+}
+
+#[test]
+fn a_malformed_header_that_closes_the_connection_of_a_trusted_proxy_is_in_the_log_once() {
+    let root = slow_site();
+    let server = Setup::new(root.path()).top("trusted_proxies = \"127.0.0.1\"").start();
+    let malformed = [("x", "\u{1}"), ("x\u{1}", "y")];
+    for field in malformed {
+        let mut proxy = Connection::open(server.address(), &[]);
+        let head = [get("/hello.php"), fields(&[field])].concat();
+        proxy.ask_with(1, &head, END_STREAM);
+        let code = proxy.goaway();
+        assert!(matches!(code, None | Some(PROTOCOL_ERROR)), "{code:?}");
+    }
+    let line = server.expect_log(0, CUT);
+    assert!(line.contains("one of trusted_proxies passes on a malformed header"), "{line}");
+    let lines = server.log().lines();
+    assert_eq!(lines.iter().filter(|line| line.contains(CUT)).count(), 1, "{lines:#?}");
     server.stop();
 }

@@ -56,6 +56,13 @@ const PENDING_RESETS: usize = 20;
 const PROXY_PENDING_RESETS: usize = 1024;
 /// Streams that may end in an error of the client.
 const ERROR_RESETS: usize = 256;
+/// Why a flood closes a connection.
+const FLOOD: &str = "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)";
+/// Why a malformed header closes the connection of a trusted proxy: h2 has no error of the stream
+/// alone for it.
+const PROXY_MALFORMED: &str = "one of trusted_proxies passes on a malformed header or frame, \
+                               which ends all requests of the connection; have it use HTTP/1.1 \
+                               with this server";
 /// How long a client may take to acknowledge GOAWAY, without a stream.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -98,17 +105,21 @@ pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
         Ok(()) => {}
         Err(error) if error.is_io() => {}
         Err(error) => {
-            if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
-                let troubles = &trunk.thread().shared.troubles;
-                troubles.http2_cut(
-                    peer.ip(),
-                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
-                );
+            if let Some(why) = cause(&error, &trunk.accounts) {
+                trunk.thread().shared.troubles.http2_cut(peer.ip(), why);
             }
             tracing::debug!("{peer}: HTTP/2: {error}");
             transport.linger().await;
         }
     }
+}
+
+/// Why the log reports that this error has closed a connection.
+fn cause(error: &h2::Error, accounts: &StreamAccounts) -> Option<&'static str> {
+    if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+        return Some(FLOOD);
+    }
+    (error.is_library() && accounts.is_of_proxy()).then_some(PROXY_MALFORMED)
 }
 
 /// The next step of a connection's task.
@@ -199,11 +210,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             }
             NextStep::MakeRoom => return cut(connection, Reason::NO_ERROR).await,
             NextStep::Cut => {
-                let troubles = &shared.troubles;
-                troubles.http2_cut(
-                    trunk.peer.ip(),
-                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
-                );
+                shared.troubles.http2_cut(trunk.peer.ip(), FLOOD);
                 return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
             }
             NextStep::TooSlow => {
