@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
-    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
-    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame,
-    get, integer,
+    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, GOAWAY,
+    HEADERS, INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    fields, frame, get, integer,
 };
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::wait;
@@ -400,5 +401,55 @@ fn a_malformed_header_that_closes_the_connection_of_a_trusted_proxy_is_in_the_lo
     assert!(line.contains("one of trusted_proxies passes on a malformed header"), "{line}");
     let lines = server.log().lines();
     assert_eq!(lines.iter().filter(|line| line.contains(CUT)).count(), 1, "{lines:#?}");
+    server.stop();
+}
+
+/// Asks for a path that no request may have, so that h2 resets the stream, this often.
+fn ask_malformed(client: &mut Connection, streams: Range<u32>) {
+    let head = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/?q=\"x\""),
+        (":authority", "localhost"),
+    ]);
+    for number in streams {
+        let stream = 2 * number + 1;
+        let body = frame(DATA, END_STREAM, stream, &[b'x'; 4096]);
+        let asked = [frame(HEADERS, END_HEADERS, stream, &head), body].concat();
+        if client.send(&asked).is_err() {
+            return;
+        }
+        let is_end = |frame: &Frame| frame.error_code().is_some();
+        let reset = client.wait_for("a reset", is_end);
+        if reset.is_none_or(|frame| frame.kind == GOAWAY) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn malformed_requests_of_a_client_leave_those_of_the_others_behind_a_trusted_proxy() {
+    let root = slow_site();
+    let setup = Setup::new(root.path()).workers(2);
+    let server = setup.top("trusted_proxies = \"127.0.0.1\"").start();
+    let mut proxy = Connection::open(server.address(), &[]);
+    proxy.ask(1, "/slow.php");
+    ask_malformed(&mut proxy, 1..300);
+    proxy.ask(601, "/hello.php");
+    assert_eq!(proxy.text(601), "hello");
+    // The proxy is to open another connection before h2 closes this one.
+    ask_malformed(&mut proxy, 301..1500);
+    write_file(root.path(), "end", b"");
+    assert_eq!(proxy.text(1), "slow");
+    server.stop();
+}
+
+#[test]
+fn a_client_with_many_malformed_requests_is_cut_off() {
+    let root = slow_site();
+    let server = Setup::new(root.path()).start();
+    let mut client = Connection::open(server.address(), &[]);
+    ask_malformed(&mut client, 0..300);
+    server.expect_log(0, CUT);
     server.stop();
 }

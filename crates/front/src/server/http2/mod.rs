@@ -54,8 +54,12 @@ const PENDING_RESETS: usize = 20;
 /// The same for a trusted proxy, which passes on those of many clients: as many as one read of the
 /// transport may have.
 const PROXY_PENDING_RESETS: usize = 1024;
-/// Streams that may end in an error of the client.
+/// Streams that may end in an error of the client, in the whole life of a connection: h2 does not
+/// limit the resets that wait to be written otherwise (RUSTSEC-2024-0003).
 const ERROR_RESETS: usize = 256;
+/// The same for a trusted proxy, whose connection gets GOAWAY before
+/// ([`StreamAccounts::has_failed_often`]). h2 holds less than a kilobyte for each.
+const PROXY_ERROR_RESETS: usize = 2 * 1024;
 /// Why a flood closes a connection.
 const FLOOD: &str = "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)";
 /// Why a malformed header closes the connection of a trusted proxy: h2 has no error of the stream
@@ -68,7 +72,10 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The settings of h2.
 fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
-    let resets = if accounts.is_of_proxy() { PROXY_PENDING_RESETS } else { PENDING_RESETS };
+    let (resets, errors) = match accounts.is_of_proxy() {
+        true => (PROXY_PENDING_RESETS, PROXY_ERROR_RESETS),
+        false => (PENDING_RESETS, ERROR_RESETS),
+    };
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(MAX_STREAMS)
@@ -77,7 +84,7 @@ fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(resets)
-        .max_local_error_reset_streams(Some(ERROR_RESETS));
+        .max_local_error_reset_streams(Some(errors));
     builder
 }
 
@@ -175,7 +182,8 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 return Poll::Ready(Ok(NextStep::TooSlow));
             }
             if !leaving
-                && (ending.as_mut().poll(cx).is_ready()
+                && (trunk.accounts.has_failed_often()
+                    || ending.as_mut().poll(cx).is_ready()
                     || has_asked && closing.as_mut().poll(cx).is_ready())
             {
                 return Poll::Ready(Ok(NextStep::Leave));

@@ -25,6 +25,9 @@ const PROXY_TRAILERS_BYTES: usize = 2 * 1024 * 1024;
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may reset beyond the number of complete responses.
 const RESETS: u64 = 100;
+/// Streams of a trusted proxy's connection without a complete response after which the proxy is to
+/// open another one.
+const PROXY_FAILED_STREAMS: u64 = 1024;
 
 /// Who shares a connection. A client that a trusted proxy serves must not end the requests of the
 /// others; the proxy limits it.
@@ -59,6 +62,8 @@ pub struct StreamAccounts {
     open: AtomicU64,
     /// The part of `held` for trailers, and their size.
     trailers: Trailers,
+    /// Streams that the client has opened, as the number of the last one says.
+    opened: AtomicU64,
     /// Requests with a complete response.
     complete: AtomicU64,
     /// Requests that the client has reset before.
@@ -104,6 +109,7 @@ impl StreamAccounts {
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
             trailers: Trailers::default(),
+            opened: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             reset: AtomicU64::new(0),
         }
@@ -270,6 +276,21 @@ impl StreamAccounts {
         self.trailers.bytes() > most || self.is_refused.load(Ordering::Relaxed)
     }
 
+    /// Handles that `stream` is the last one that the client has opened. Its streams have odd
+    /// numbers (RFC 9113 §5.1.1).
+    pub fn opened(&self, stream: u32) {
+        self.opened.store(u64::from(stream).div_ceil(2), Ordering::Relaxed);
+    }
+
+    /// Whether a trusted proxy is to open another connection, as too many streams of this one had
+    /// no complete response: h2 never forgets a malformed request, and closes the connection for
+    /// all clients after some.
+    pub fn has_failed_often(&self) -> bool {
+        let complete = self.complete.load(Ordering::Relaxed);
+        let failed = self.opened.load(Ordering::Relaxed).saturating_sub(complete);
+        self.is_of_proxy() && failed > PROXY_FAILED_STREAMS
+    }
+
     /// Whether the connection has the requests of many clients.
     pub fn is_of_proxy(&self) -> bool {
         self.peer == PeerKind::TrustedProxy
@@ -282,11 +303,12 @@ impl StreamAccounts {
 
     /// Whether the client is abusive: it resets more requests than it gets complete responses, or
     /// sends too many bytes that belong to no request. A trusted proxy passes on the resets of many
-    /// clients.
+    /// clients, and their malformed requests with the bodies.
     pub fn asks_too_much(&self) -> bool {
         let complete = self.complete.load(Ordering::Relaxed);
         let resets_many = self.reset.load(Ordering::Relaxed) > complete + RESETS;
-        resets_many && !self.is_of_proxy() || self.has_too_many_fields() || self.noise.is_too_much()
+        let is_abusive = resets_many || self.noise.is_too_much();
+        is_abusive && !self.is_of_proxy() || self.has_too_many_fields()
     }
 
     /// Memory limit of each request in progress, in bytes.
@@ -320,6 +342,20 @@ mod tests {
         assert!(is_abuse(PeerKind::Client, RequestEnd::ClientReset));
         assert!(!is_abuse(PeerKind::Client, RequestEnd::ServerReset));
         assert!(!is_abuse(PeerKind::TrustedProxy, RequestEnd::ClientReset));
+    }
+
+    #[test]
+    fn a_proxy_is_to_open_another_connection_after_many_streams_without_a_response() {
+        const MANY: u32 = 2 + PROXY_FAILED_STREAMS as u32;
+        let has_failed = |peer, complete| {
+            let accounts = StreamAccounts::new(None, peer);
+            accounts.opened(2 * MANY - 1);
+            end_requests(&accounts, complete, RequestEnd::Complete);
+            accounts.has_failed_often()
+        };
+        assert!(has_failed(PeerKind::TrustedProxy, 1));
+        assert!(!has_failed(PeerKind::TrustedProxy, 2));
+        assert!(!has_failed(PeerKind::Client, 1));
     }
 
     #[test]
