@@ -12,7 +12,9 @@ use crate::server::http2::trailers::Trailers;
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
-/// Bytes that all requests of a connection may hold before one more begins; one is always allowed.
+/// Bytes that all requests of a client's connection may hold before one more begins; one is always
+/// allowed. Those of a trusted proxy's, of many clients, `request_memory` limits alone: a proxy
+/// opens another connection for many streams, and not for large ones.
 const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
@@ -130,7 +132,8 @@ impl StreamAccounts {
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
-        let why = if before > 0 && before + bytes > REQUESTS_BYTES {
+        let is_full = before > 0 && before + bytes > REQUESTS_BYTES;
+        let why = if is_full && !self.is_of_proxy() {
             "its connection's requests would exceed 4 MiB"
         } else if let Err(why) = room {
             why
@@ -368,6 +371,28 @@ mod tests {
         end_requests(&accounts, MANY, RequestEnd::ServerReset);
         end_requests(&accounts, 1, RequestEnd::ClientReset);
         assert!(accounts.asks_too_much());
+    }
+
+    #[test]
+    fn large_requests_of_a_client_behind_a_proxy_leave_room_to_those_of_the_others() {
+        const HEAD_BYTES: usize = 60 * 1024;
+        const STREAMS: u32 = 128;
+        let memory = RequestMemory::default();
+        memory.limit(64 << 20);
+        let fitting = |peer| {
+            let accounts = StreamAccounts::new(None, peer);
+            let fits = |stream: &u32| {
+                accounts.begin(&memory, *stream, HEAD_BYTES).is_ok()
+                    && accounts.add(&memory, HEAD_BYTES).is_ok()
+            };
+            let fitting = (1..2 * STREAMS).step_by(2).take_while(fits).count();
+            accounts.close(&memory);
+            fitting
+        };
+        assert_eq!(fitting(PeerKind::TrustedProxy), STREAMS as usize);
+        assert_eq!(fitting(PeerKind::Client), REQUESTS_BYTES / (2 * HEAD_BYTES + REQUEST_BYTES));
+        memory.limit(4 << 20);
+        assert!(fitting(PeerKind::TrustedProxy) < 40, "`request_memory` is its limit");
     }
 
     #[test]
