@@ -103,16 +103,18 @@ pub async fn relay<C: HttpClient>(
         if is_over {
             return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }
+        if upload.is_late(&outgoing.server.rule) {
+            return Err(ProxyError::Deaf);
+        }
         while next.is_pending() {
-            let begun = Instant::now();
-            let timeout = upload.timeout(&outgoing.server.rule);
+            let deadline = upload.deadline(&outgoing.server.rule, Instant::now());
             let silence = Silence::of(upload);
             tokio::select! {
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
                 outcome = busy(cx.client, upload) => outcome?,
                 () = cx.thread.shared.drains(), if ends_with_front => next = Poll::Ready(None),
-                () = until(timeout.map(|timeout| begun + timeout)) => return Err(silence.into()),
+                () = until(deadline) => return Err(silence.into()),
             }
         }
     }

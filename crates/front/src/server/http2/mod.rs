@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod head;
 pub(crate) mod header_timeout;
 pub(crate) mod pace;
+pub(crate) mod request_body;
 pub(crate) mod stream_accounts;
 pub(crate) mod trailers;
 pub(crate) mod transport;
@@ -45,8 +46,12 @@ use crate::services::lifecycle::ConnectionGuard;
 const MAX_STREAMS: u32 = 128;
 /// Flow-control window of a stream in bytes.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Flow-control window of a connection in bytes.
+/// Flow-control window of a connection in bytes. That of a trusted proxy grows with its bodies, by
+/// at most [`STREAM_WINDOW`] for each of [`MAX_STREAMS`].
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes by which the pieces of bodies that are not read may be smaller than 256 bytes each: what
+/// they cost in memory besides.
+const SMALL_PIECES_BYTES: usize = 512 * 1024;
 /// Bytes of one response that wait to be written.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Requests that a client may reset before they are served (CVE-2023-44487).
@@ -81,6 +86,7 @@ fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_PIECES_BYTES)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(resets)
@@ -164,6 +170,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
     let mut idle = Idle::new();
     let mut fields = OpenFields::default();
     let mut leaving = false;
+    let mut window = 0;
     loop {
         let step = poll_fn(|cx| {
             match connection.poll_accept(cx) {
@@ -175,6 +182,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 Poll::Ready(None) => return Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Pending => {}
             }
+            grow_window(&mut connection, &mut window, trunk.accounts.window_bytes());
             if trunk.accounts.asks_too_much() {
                 return Poll::Ready(Ok(NextStep::Cut));
             }
@@ -248,6 +256,19 @@ async fn begun<C>(
         () = place.closed() => None,
         () = ending => None,
         () = tokio::time::sleep(shared.idle_timeout()) => None,
+    }
+}
+
+/// Makes the connection's window `bytes` larger than that of one client, unless it is already.
+fn grow_window(
+    connection: &mut server::Connection<&mut Transport, Bytes>,
+    window: &mut usize,
+    bytes: usize,
+) {
+    if *window != bytes {
+        *window = bytes;
+        let all = CONNECTION_WINDOW.saturating_add(u32::try_from(bytes).unwrap_or(0));
+        connection.set_target_window_size(all);
     }
 }
 

@@ -56,6 +56,8 @@ pub struct StreamAccounts {
     held: AtomicUsize,
     /// The part of them for bodies in memory.
     bodies: AtomicUsize,
+    /// The part of them that bodies may have in the connection's window before they are read.
+    window: AtomicUsize,
     /// There was no memory for trailers, or an incomplete header block.
     is_refused: AtomicBool,
     /// The part of `held` for incomplete header blocks.
@@ -107,6 +109,7 @@ impl StreamAccounts {
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             bodies: AtomicUsize::new(0),
+            window: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
@@ -176,6 +179,34 @@ impl StreamAccounts {
             true => Err("the bodies of its connection's requests would exceed 512 KiB"),
             false => Ok(()),
         }
+    }
+
+    /// Accounts for `bytes` that a request's body may have in the connection's window before they
+    /// are read. Only a trusted proxy's window grows: the unread bodies of one client would stop
+    /// those of all others. False where it does not: the body shares it with others.
+    pub fn grow_window(&self, memory: &RequestMemory, bytes: usize) -> bool {
+        if !self.is_of_proxy() {
+            return false;
+        }
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = memory.grow_body(self.address, held, held + bytes).is_ok();
+        if has_room {
+            self.window.fetch_add(bytes, Ordering::Relaxed);
+        } else {
+            self.let_go(memory, bytes);
+        }
+        has_room
+    }
+
+    /// Releases what [`StreamAccounts::grow_window`] accounts for.
+    pub fn shrink_window(&self, memory: &RequestMemory, bytes: usize) {
+        self.window.fetch_sub(bytes, Ordering::Relaxed);
+        self.let_go(memory, bytes);
+    }
+
+    /// Bytes of the connection's window beyond that of one client.
+    pub fn window_bytes(&self) -> usize {
+        self.window.load(Ordering::Relaxed)
     }
 
     /// Ends a request, and releases its bytes.
@@ -426,6 +457,22 @@ mod tests {
         begin(103);
         accounts.close(&memory);
         assert_eq!(memory.common_bytes(), 0);
+    }
+
+    #[test]
+    fn the_window_of_a_proxy_grows_with_its_bodies_within_the_memory_of_requests() {
+        const WINDOW_BYTES: usize = 256 * 1024;
+        let memory = RequestMemory::default();
+        memory.limit(16 << 20);
+        let accounts = StreamAccounts::new(None, PeerKind::TrustedProxy);
+        let grow = || accounts.grow_window(&memory, WINDOW_BYTES);
+        let windows = std::iter::repeat_with(grow).take_while(|grows| *grows).count();
+        assert_eq!(windows, (8 << 20) / WINDOW_BYTES, "half is for bodies");
+        assert_eq!(accounts.window_bytes(), windows * WINDOW_BYTES);
+        (0..windows).for_each(|_| accounts.shrink_window(&memory, WINDOW_BYTES));
+        assert_eq!((accounts.window_bytes(), memory.common_bytes()), (0, 0));
+        let client = StreamAccounts::new(None, PeerKind::Client);
+        assert!(!client.grow_window(&memory, 1));
     }
 
     #[test]
