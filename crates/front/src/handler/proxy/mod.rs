@@ -224,7 +224,7 @@ async fn send_over<C: HttpClient>(
     }
 }
 
-async fn next_hints(early: Option<&EarlyHints>) -> HeaderMap {
+async fn next_hints(early: Option<&EarlyHints>) -> Vec<u8> {
     match early {
         Some(early) => early.next().await,
         None => pending().await,

@@ -79,9 +79,13 @@ pub async fn relay<C: HttpClient>(
     }
     let ends_with_front =
         is_event_stream(&parts.headers) && !matches!(encoder.framing, ResponseFraming::Length(_));
+    // What is framed is counted; the headers that it is made of may be 128 KiB more.
+    drop(parts);
     let mut memory = ClientMemory::default();
-    // Body bytes that came with the header are sent with it.
-    let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    // Body bytes that came with the header are sent with it. They are copied, since they are a part
+    // of its buffer.
+    let first = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    let mut next = first.map_ok(|data| Bytes::copy_from_slice(&data));
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
             Poll::Ready(Some(Ok(data))) => {
