@@ -81,6 +81,74 @@ fn responses_that_clients_do_not_read_share_a_limit_and_their_memory_is_given_ba
 }
 
 #[test]
+fn early_hints_that_clients_do_not_read_are_not_held() {
+    const CLIENTS: usize = 40;
+    /// Most memory for all of them, in bytes: for each, the buffers of two connections.
+    const MOST: u64 = 20 << 20;
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: </{}>\r\n\r\n", "x".repeat(100_000));
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+    let response = hints.repeat(8) + head;
+    let upstream = Odd::start(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(response.as_bytes());
+        // Until the front closes the connection.
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let root = proxied::site();
+    let server = proxied::proxied(&root, &format!("http://{}", upstream.address()), "");
+    let front = server.front().expect("the front runs");
+    let before = front.memory("VmRSS");
+    let request = Request::get("/app/").to_bytes();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| send_only(&server, &request, 4096)).collect();
+    for client in &clients {
+        client.set_read_timeout(Some(wait::DEADLINE)).expect("a timeout can be set");
+        client.peek(&mut [0]).expect("a response begins");
+    }
+    let response = Connection::open(server.address()).ask(&Request::get("/"));
+    assert_eq!(response.expect("a response").text(), "php");
+    let most = front.memory("VmHWM");
+    println!("{} MiB became {} MiB", before >> 20, most >> 20);
+    assert!(most <= before + MOST, "{} MiB became {}", before >> 20, most >> 20);
+    drop(clients);
+    server.stop();
+}
+
+#[test]
+fn header_sections_of_upstream_servers_are_given_back_before_their_bodies_are_read() {
+    const STREAMS: u32 = 100;
+    /// Most memory for all of them, in bytes: less than their header sections.
+    const MOST: u64 = 24 << 20;
+    let long = "x".repeat(100_000);
+    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n";
+    let response = format!("{head}X-Long: {long}\r\n\r\nx");
+    let upstream = Odd::start(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(response.as_bytes());
+    });
+    let root = proxied::site();
+    let server = proxied::proxied(&root, &format!("http://{}", upstream.address()), "");
+    let front = server.front().expect("the front runs");
+    let before = front.memory("VmRSS");
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let settings = [(http2::INITIAL_WINDOW_SIZE, 0)];
+            let mut client = http2::Connection::open(server.address(), &settings);
+            for stream in (1..2 * STREAMS).step_by(2) {
+                client.ask(stream, "/app/");
+                let is_head = |frame: &http2::Frame| frame.kind == http2::HEADERS;
+                client.wait_for("a header section", is_head);
+            }
+            client
+        })
+        .collect();
+    let now = front.memory("VmRSS");
+    println!("{} MiB became {} MiB", before >> 20, now >> 20);
+    assert!(now <= before + MOST, "{} MiB became {}", before >> 20, now >> 20);
+    drop(clients);
+    server.stop();
+}
+
+#[test]
 fn responses_of_upstream_servers_that_clients_stop_to_read_share_a_limit() {
     /// Bytes that a client reads before it stops: pieces of a fast response grow meanwhile.
     const READ: usize = 500_000;

@@ -1,7 +1,8 @@
 //! Clients that use HTTP/2 against the server: none costs it much, and the others are answered.
 
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,11 @@ use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
-    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS,
-    INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
+    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, GOAWAY,
+    HEADERS, INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    fields, frame, get, integer,
 };
+use maitred_tests::proxied::rule;
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -380,5 +383,138 @@ fn a_client_of_a_trusted_proxy_does_not_end_the_requests_of_others() {
     assert_eq!(proxy.text(505), "hello");
     write_file(root.path(), "end", b"");
     assert_eq!([1, 3].map(|stream| proxy.text(stream)), ["slow", "slow"]);
+    server.stop();
+}
+
+#[test]
+fn a_malformed_header_that_closes_the_connection_of_a_trusted_proxy_is_in_the_log_once() {
+    let root = slow_site();
+    let server = Setup::new(root.path()).top("trusted_proxies = \"127.0.0.1\"").start();
+    let malformed = [("x", "\u{1}"), ("x\u{1}", "y")];
+    for field in malformed {
+        let mut proxy = Connection::open(server.address(), &[]);
+        let head = [get("/hello.php"), fields(&[field])].concat();
+        proxy.ask_with(1, &head, END_STREAM);
+        let code = proxy.goaway();
+        assert!(matches!(code, None | Some(PROTOCOL_ERROR)), "{code:?}");
+    }
+    let line = server.expect_log(0, CUT);
+    assert!(line.contains("one of trusted_proxies passes on a malformed header"), "{line}");
+    let lines = server.log().lines();
+    assert_eq!(lines.iter().filter(|line| line.contains(CUT)).count(), 1, "{lines:#?}");
+    server.stop();
+}
+
+/// Asks for a path that no request may have, so that h2 resets the stream, this often.
+fn ask_malformed(client: &mut Connection, streams: Range<u32>) {
+    let head = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/?q=\"x\""),
+        (":authority", "localhost"),
+    ]);
+    for number in streams {
+        let stream = 2 * number + 1;
+        let body = frame(DATA, END_STREAM, stream, &[b'x'; 4096]);
+        let asked = [frame(HEADERS, END_HEADERS, stream, &head), body].concat();
+        if client.send(&asked).is_err() {
+            return;
+        }
+        let is_end = |frame: &Frame| frame.error_code().is_some();
+        let reset = client.wait_for("a reset", is_end);
+        if reset.is_none_or(|frame| frame.kind == GOAWAY) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn malformed_requests_of_a_client_leave_those_of_the_others_behind_a_trusted_proxy() {
+    let root = slow_site();
+    let setup = Setup::new(root.path()).workers(2);
+    let server = setup.top("trusted_proxies = \"127.0.0.1\"").start();
+    let mut proxy = Connection::open(server.address(), &[]);
+    proxy.ask(1, "/slow.php");
+    ask_malformed(&mut proxy, 1..300);
+    proxy.ask(601, "/hello.php");
+    assert_eq!(proxy.text(601), "hello");
+    // The proxy is to open another connection before h2 closes this one.
+    ask_malformed(&mut proxy, 301..1500);
+    write_file(root.path(), "end", b"");
+    assert_eq!(proxy.text(1), "slow");
+    server.stop();
+}
+
+#[test]
+fn a_client_with_many_malformed_requests_is_cut_off() {
+    let root = slow_site();
+    let server = Setup::new(root.path()).start();
+    let mut client = Connection::open(server.address(), &[]);
+    ask_malformed(&mut client, 0..300);
+    server.expect_log(0, CUT);
+    server.stop();
+}
+
+/// A listener that accepts no connection, and the one that fills its queue.
+fn full_listener() -> (TcpListener, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    rustix::net::listen(&listener, 0).expect("the length of a queue can be set");
+    let address = listener.local_addr().expect("it listens");
+    let first = TcpStream::connect(address).expect("the queue has a place");
+    (listener, first)
+}
+
+/// Waits until the window of the connection has room for `bytes`, and takes it.
+fn take_window(client: &mut Connection, window: &mut u32, bytes: u32) {
+    while *window < bytes {
+        let is_larger = |frame: &Frame| frame.kind == WINDOW_UPDATE && frame.stream == 0;
+        let frame = client.wait_for("a larger window", is_larger).expect("it stays open");
+        *window += u32::from_be_bytes(frame.payload.try_into().expect("four bytes"));
+    }
+    *window -= bytes;
+}
+
+#[test]
+fn bodies_that_an_upstream_server_does_not_read_leave_room_to_others_behind_a_trusted_proxy() {
+    const PIECE_BYTES: u32 = 16 * 1024;
+    let (listener, first) = full_listener();
+    let to = listener.local_addr().expect("it listens");
+    let root =
+        document_root(&[("size.php", "<?php echo strlen(file_get_contents('php://input'));")]);
+    let setup = Setup::new(root.path()).top("trusted_proxies = \"127.0.0.1\"");
+    let waiting = rule(&format!("http://{to}"), ", connect_timeout = \"60s\"");
+    let server = setup.site(&waiting).start();
+    let mut proxy = Connection::open(server.address(), &[]);
+    let mut window = 65_535;
+    let post = |path| {
+        fields(&[
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+        ])
+    };
+    for stream in (1..17).step_by(2) {
+        proxy.ask_with(stream, &post("/app/x"), 0);
+        // As much as the window of the stream has.
+        for _ in 0..16 {
+            take_window(&mut proxy, &mut window, PIECE_BYTES);
+            let piece = frame(DATA, 0, stream, &[b'x'; PIECE_BYTES as usize]);
+            proxy.send(&piece).expect("the server takes a body");
+        }
+    }
+    proxy.ask_with(17, &post("/size.php"), 0);
+    take_window(&mut proxy, &mut window, PIECE_BYTES);
+    let body = frame(DATA, END_STREAM, 17, &[b'x'; PIECE_BYTES as usize]);
+    proxy.send(&body).expect("the server takes a body");
+    assert_eq!(proxy.text(17), PIECE_BYTES.to_string());
+    // Streams that are reset while their requests wait leave room as well.
+    let reset = |stream| frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+    proxy.send(&(1..17).step_by(2).flat_map(reset).collect::<Vec<_>>()).expect("they are taken");
+    proxy.ask_with(19, &post("/size.php"), 0);
+    proxy.send(&frame(DATA, END_STREAM, 19, b"body")).expect("the server takes a body");
+    assert_eq!(proxy.text(19), "4");
+    // Without a listener, the connections to it are refused.
+    drop((proxy, listener, first));
     server.stop();
 }

@@ -147,6 +147,25 @@ fn a_server_that_is_not_there_or_hangs_is_not_waited_for_longer_than_it_says() {
 }
 
 #[test]
+fn a_server_that_responds_without_end_and_takes_nothing_is_not_waited_for_either() {
+    let root = site();
+    let back = ByHand::start(|mut stream, _| {
+        read_head(&mut stream);
+        let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+        let mut is_open = stream.write_all(head).is_ok();
+        while is_open {
+            is_open = stream.write_all(b"data: 1\n\n").is_ok();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let server = proxied(&root, &back.url(), ", send_timeout = \"300ms\"");
+    let mut client = Connection::open(server.address());
+    // The front reads no more of it than the server does.
+    let _ = client.send(&Request::post("/app/x", "a/b", &vec![b'x'; 32 * MIB]).to_bytes());
+    server.expect_log(0, "it took nothing of a request for 0.3 s (send_timeout)");
+}
+
+#[test]
 fn what_a_server_says_behind_its_answer_answers_nobody() {
     let root = site();
     let back = ByHand::start(|mut stream, _| {

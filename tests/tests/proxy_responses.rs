@@ -1,13 +1,13 @@
 //! What becomes of the answers of a server behind: they are compressed as those of scripts are, and
 //! counted in status and metrics.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use maitred_tests::coding::{CODINGS, decode};
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::http2::curl;
-use maitred_tests::node::Node;
+use maitred_tests::node::{ByHand, Node, read_head};
 use maitred_tests::outside::{command, status, text};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, ports, wait};
@@ -33,6 +33,25 @@ fn page() -> String {
 fn ask(address: SocketAddr, target: &str, accepted: &str) -> Response {
     let request = Request::get(target).header("Accept-Encoding", accepted);
     http::ask(address, &request.header("Connection", "close"))
+}
+
+#[test]
+fn a_response_with_hundreds_of_headers_arrives_whole() {
+    const COOKIES: usize = 500;
+    let cookies: String =
+        (0..COOKIES).map(|number| format!("Set-Cookie: c{number}=1\r\n")).collect();
+    let response = format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok");
+    let back = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream);
+        let _ = stream.write_all(response.as_bytes());
+    });
+    let root = document_root(&[]);
+    let server = Setup::new(root.path()).site(&rule("/app/*", &back.url(), "")).start();
+    let response = http::get(server.address(), "/app/x");
+    assert_eq!((response.status, response.text()), (200, "ok".to_owned()));
+    let cookies =
+        response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+    assert_eq!(cookies.count(), COOKIES);
 }
 
 #[test]

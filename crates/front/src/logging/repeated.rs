@@ -49,7 +49,8 @@ struct Episodes {
     accept: LogThrottle<()>,
     handshakes: LogThrottle<()>,
     lost: LogThrottle<u64>,
-    cut: LogThrottle<()>,
+    /// By cause, of which there are two.
+    cut: BTreeMap<&'static str, LogThrottle<()>>,
     heads: LogThrottle<()>,
     crowds: LogThrottle<()>,
     slow: LogThrottle<()>,
@@ -76,7 +77,7 @@ impl Default for RepeatedErrors {
                 accept: LogThrottle::new(CALM),
                 handshakes: LogThrottle::new(CALM),
                 lost: LogThrottle::new(CALM),
-                cut: LogThrottle::new(CALM),
+                cut: BTreeMap::new(),
                 heads: LogThrottle::new(CALM),
                 crowds: LogThrottle::new(CALM),
                 slow: LogThrottle::new(CALM),
@@ -112,9 +113,14 @@ impl RepeatedErrors {
         }
     }
 
-    /// Reports an HTTP/2 connection that was closed because the client at this address is abusive.
-    pub fn http2_cut(&self, peer: IpAddr, why: &str) {
-        if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
+    /// Reports an HTTP/2 connection that was closed because of what the client at this address
+    /// sends.
+    pub fn http2_cut(&self, peer: IpAddr, why: &'static str) {
+        let happened = |episodes: &mut Episodes, now| {
+            let cut = episodes.cut.entry(why).or_insert_with(|| LogThrottle::new(CALM));
+            cut.happened(now, |()| {})
+        };
+        if self.note(happened) {
             tracing::warn!(
                 "an HTTP/2 connection from {peer} is closed: {why}; further ones are counted"
             );
@@ -324,7 +330,7 @@ impl Episodes {
             && self.accept.is_quiet()
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
-            && self.cut.is_quiet()
+            && self.cut.is_empty()
             && self.heads.is_quiet()
             && self.crowds.is_quiet()
             && self.slow.is_quiet()
@@ -358,10 +364,10 @@ impl Episodes {
             let lost = plural_with(total, "line", "are");
             format!("the access log {verb} not written for {lasted}: up to {lost} lost")
         });
-        let cut = reported(&mut self.cut, now, |verb, lasted, times| {
+        let cut = told_of_each(&mut self.cut, now, |why, verb, lasted, times| {
             let have = agreeing(verb, times);
             let connections = plural(times, "HTTP/2 connection");
-            format!("{connections} of abusive clients {have} closed, in {lasted}")
+            format!("for {lasted}, {connections} {have} closed: {why}")
         });
         let heads = reported(&mut self.heads, now, |verb, lasted, times| {
             format!(
@@ -423,8 +429,8 @@ impl Episodes {
         let unknown = reported(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
         });
-        let first = [full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown];
-        let first = first.into_iter().flatten();
+        let first = [full, accept, handshakes, lost, heads, crowds, slow, proxied, unknown];
+        let first = first.into_iter().flatten().chain(cut);
         let files = files.into_iter().chain(htaccess);
         let last = [websockets, unwatched, unrefreshed].into_iter().flatten();
         first.chain(files).chain(last).chain(proxies).collect()

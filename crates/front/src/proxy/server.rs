@@ -33,6 +33,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Largest response header in bytes, and the most that is read of a body at once, while clients
 /// leave memory to others.
 const BUFFER_BYTES: usize = 128 * 1024;
+/// Most headers of a response. hyper has room for all of them while it parses a header section:
+/// 64 KiB.
+const MAX_HEADERS: usize = 1024;
 
 /// The upstream server of one `proxy` rule, in one thread.
 #[derive(Debug)]
@@ -159,7 +162,7 @@ impl Server {
         });
         let wire = UpstreamStream { stream, tap: tap.clone(), _transfer: transfer };
         let mut builder = Builder::new();
-        builder.max_buf_size(BUFFER_BYTES);
+        builder.max_buf_size(BUFFER_BYTES).max_headers(MAX_HEADERS);
         let (sender, connection) = builder
             .handshake(TokioIo::new(wire))
             .await

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use maitred_http1::{Framing, Head};
 use maitred_rules::settings::Proxy;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::http::body::BodyError;
 use crate::http::body_stream::Inflow;
@@ -31,6 +31,8 @@ pub struct Upload {
     inflow: Inflow,
     /// A piece that does not fit into the channel yet.
     piece: Option<BodyPiece>,
+    /// When it came.
+    came: Instant,
     /// None when the server has everything, or wants no more.
     to: Option<mpsc::Sender<BodyPiece>>,
 }
@@ -71,7 +73,7 @@ impl Upload {
             Framing::None => Some(0),
             Framing::Chunked => None,
         };
-        let upload = Upload { inflow, piece: None, to };
+        let upload = Upload { inflow, piece: None, came: Instant::now(), to };
         Ok((upload, UploadBody { pieces, length }))
     }
 
@@ -90,13 +92,25 @@ impl Upload {
         self.inflow.taken()
     }
 
-    /// The deadline of the server; none while the upload waits for the client.
-    pub fn timeout(&self, rule: &Proxy) -> Option<Duration> {
+    /// The deadline of the server, which has sent nothing since `silent`; none while the upload
+    /// waits for the client. A response does not extend the time to take a piece.
+    pub fn deadline(&self, rule: &Proxy, silent: Instant) -> Option<Instant> {
         match (&self.to, &self.piece) {
-            (None, _) => Some(rule.read_timeout),
-            (Some(_), Some(_)) => Some(rule.send_timeout),
+            (None, _) => Some(silent + rule.read_timeout),
+            (Some(_), Some(_)) => Some(self.came + rule.send_timeout),
             (Some(_), None) => None,
         }
+    }
+
+    /// Whether the server has taken nothing of the body for too long, though it may respond.
+    pub fn is_late(&self, rule: &Proxy) -> bool {
+        let is_full = self.to.as_ref().is_some_and(|to| to.capacity() == 0);
+        self.piece.is_some() && is_full && self.came.elapsed() >= rule.send_timeout
+    }
+
+    fn take(&mut self, data: Option<Bytes>) {
+        self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
+        self.came = Instant::now();
     }
 
     /// Receives a piece from the client, or passes one on. Nothing is lost if the future is
@@ -109,7 +123,7 @@ impl Upload {
             self.pass_on().await;
         } else if !self.is_over() {
             let data = client.next_body(&mut self.inflow).await?;
-            self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
+            self.take(data);
         }
         Ok(())
     }
@@ -131,7 +145,7 @@ impl Upload {
             };
         }
         if let ClientEvent::Body(data) = client.sendable_or_body(&mut self.inflow).await? {
-            self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
+            self.take(data);
         }
         Ok(())
     }

@@ -195,8 +195,7 @@ async fn send_over<C: HttpClient>(
     let sent = link.sender.try_send_request(request);
     tokio::pin!(sent);
     loop {
-        let begun = Instant::now();
-        let timeout = upload.timeout(&outgoing.server.rule);
+        let deadline = upload.deadline(&outgoing.server.rule, Instant::now());
         let silence = Silence::of(upload);
         tokio::select! {
             biased;
@@ -218,14 +217,14 @@ async fn send_over<C: HttpClient>(
                 passed.map_err(SendError::Otherwise)?;
             }
             outcome = busy(cx.client, upload) => outcome.map_err(SendError::Otherwise)?,
-            () = until(timeout.map(|timeout| begun + timeout)) => {
+            () = until(deadline) => {
                 return Err(SendError::Otherwise(silence.into()));
             }
         }
     }
 }
 
-async fn next_hints(early: Option<&EarlyHints>) -> HeaderMap {
+async fn next_hints(early: Option<&EarlyHints>) -> Vec<u8> {
     match early {
         Some(early) => early.next().await,
         None => pending().await,

@@ -79,9 +79,13 @@ pub async fn relay<C: HttpClient>(
     }
     let ends_with_front =
         is_event_stream(&parts.headers) && !matches!(encoder.framing, ResponseFraming::Length(_));
+    // What is framed is counted; the headers that it is made of may be 128 KiB more.
+    drop(parts);
     let mut memory = ClientMemory::default();
-    // Body bytes that came with the header are sent with it.
-    let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    // Body bytes that came with the header are sent with it. They are copied, since they are a part
+    // of its buffer.
+    let first = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    let mut next = first.map_ok(|data| Bytes::copy_from_slice(&data));
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
             Poll::Ready(Some(Ok(data))) => {
@@ -103,16 +107,18 @@ pub async fn relay<C: HttpClient>(
         if is_over {
             return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }
+        if upload.is_late(&outgoing.server.rule) {
+            return Err(ProxyError::Deaf);
+        }
         while next.is_pending() {
-            let begun = Instant::now();
-            let timeout = upload.timeout(&outgoing.server.rule);
+            let deadline = upload.deadline(&outgoing.server.rule, Instant::now());
             let silence = Silence::of(upload);
             tokio::select! {
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
                 outcome = busy(cx.client, upload) => outcome?,
                 () = cx.thread.shared.drains(), if ends_with_front => next = Poll::Ready(None),
-                () = until(timeout.map(|timeout| begun + timeout)) => return Err(silence.into()),
+                () = until(deadline) => return Err(silence.into()),
             }
         }
     }

@@ -30,13 +30,11 @@ use crate::net::tls::Secured;
 use crate::server::http2::connection_state::{ConnectionState, UnsentRoom};
 use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
+use crate::server::http2::request_body::RequestBody;
 use crate::server::http2::stream_accounts::{EndedRequest, RequestEnd};
 
 /// Most bytes handed to h2 at once.
 const PIECE_BYTES: usize = 64 * 1024;
-
-/// How long a client that has its response may continue to send an unwanted body.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// How long a stream that waits for its file keeps its part of the windows from other streams.
 const READ_PATIENCE: Duration = Duration::from_millis(50);
@@ -53,7 +51,7 @@ pub struct Http2Client {
     body_bytes: usize,
     respond: SendResponse<Bytes>,
     /// The request's body, until it is no longer wanted.
-    body: Option<RecvStream>,
+    body: Option<RequestBody>,
     /// The response's body, once it has started.
     stream: Option<SendStream<Bytes>>,
     /// Bytes of it that remain, if known.
@@ -109,6 +107,7 @@ impl Http2Client {
             return None;
         };
         let pace = StreamPace::of_response(&trunk);
+        let body = RequestBody::new(body, trunk.clone());
         Some(Http2Client {
             trunk,
             held,
@@ -129,6 +128,9 @@ impl Http2Client {
     /// Stores the request.
     pub fn asked(&mut self, head: &Head) {
         self.is_head = head.kind() == Method::Head;
+        if let Some(body) = &mut self.body {
+            body.grow_window(head.body);
+        }
     }
 
     /// Responds to an invalid request.
@@ -156,15 +158,8 @@ impl Http2Client {
             let mut cx = Context::from_waker(Waker::noop());
             self.is_reset = matches!(self.poll_reset(&mut cx), Poll::Ready(Ok(_)));
             self.respond.send_reset(Reason::INTERNAL_ERROR);
-        } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
-            // The window is not extended: a client sends no more than its window.
-            let noise = &self.trunk.accounts.noise;
-            let rest = async {
-                while let Some(Ok(bytes)) = poll_fn(|cx| body.poll_data(cx)).await {
-                    noise.useful(bytes.len() as u64);
-                }
-            };
-            let _ = timeout(LINGER, rest).await;
+        } else if let Some(body) = self.body.take().filter(|body| !body.is_over()) {
+            body.discard().await;
         }
     }
 
@@ -305,11 +300,6 @@ impl Http2Client {
     ) -> Result<Option<Bytes>, BodyError> {
         match data {
             Some(Ok(bytes)) => {
-                if let Some(body) = &mut self.body {
-                    // Consumed bytes extend the window.
-                    let _ = body.flow_control().release_capacity(bytes.len());
-                }
-                self.trunk.accounts.noise.useful(bytes.len() as u64);
                 inflow.take(bytes.len())?;
                 Ok(Some(bytes))
             }
@@ -338,17 +328,11 @@ impl Http2Client {
         let Some(body) = &mut self.body else {
             return Err(BodyError::Gone);
         };
-        let data = poll_fn(|cx| body.poll_data(cx));
         let (moved, now) = (self.trunk.accounts.noise.has_read(), Instant::now());
-        let came = timeout_at(pace.wait(collected.len(), moved, now), data).await;
+        let came = timeout_at(pace.wait(collected.len(), moved, now), body.next()).await;
         pace.came(Instant::now());
         match came {
-            Ok(Some(Ok(bytes))) => {
-                // Consumed bytes extend the window.
-                let _ = body.flow_control().release_capacity(bytes.len());
-                self.trunk.accounts.noise.useful(bytes.len() as u64);
-                Ok(Some(bytes))
-            }
+            Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
             Ok(None) => Ok(None),
             Ok(Some(Err(_))) => Err(BodyError::Gone),
             Err(_) => {
@@ -507,7 +491,7 @@ impl HttpClient for Http2Client {
         let pace = pace.get_or_insert_with(|| StreamPace::of_body(&self.trunk));
         let (moved, now) = (self.trunk.accounts.noise.has_read(), Instant::now());
         let deadline = pace.wait(inflow.taken(), moved, now);
-        let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
+        let data = timeout_at(deadline, body.next()).await;
         pace.came(Instant::now());
         match data {
             Ok(data) => self.take_body(inflow, data),
@@ -530,7 +514,7 @@ impl HttpClient for Http2Client {
         let event = async {
             tokio::select! {
                 biased;
-                data = poll_fn(|cx| body.poll_data(cx)) => Ok(Some(data)),
+                data = body.next() => Ok(Some(data)),
                 room = wait_for_room(trunk, stream) => room.map(|()| None),
             }
         };

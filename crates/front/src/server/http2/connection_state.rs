@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use maitred_http1::Framing;
 use tokio::sync::Notify;
 
 use crate::http::request_memory::RequestMemory;
@@ -13,6 +14,7 @@ use crate::net::client_memory::{self, ClientMemory};
 use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
+use crate::server::http2::STREAM_WINDOW;
 use crate::server::http2::frames::FrameEvent;
 use crate::server::http2::stream_accounts::{EndedRequest, PeerKind, StreamAccounts};
 use crate::server::http2::unsent_heads::{self, UnsentHeads};
@@ -115,6 +117,18 @@ impl ConnectionState {
     /// There is no memory for it: the caller writes it to a file.
     pub fn resize_body(&self, before: usize, after: usize) -> Result<(), &'static str> {
         self.accounts.resize_body(self.memory(), before, after)
+    }
+
+    /// Grows the connection's window by what a body may have there before it is read, until it is
+    /// dropped. None: the body shares the window with others.
+    pub fn grow_window(self: &Arc<Self>, body: Framing) -> Option<BodyWindow> {
+        let bytes = match body {
+            Framing::None => return None,
+            Framing::Length(length) => length.min(u64::from(STREAM_WINDOW)) as usize,
+            Framing::Chunked => STREAM_WINDOW as usize,
+        };
+        let grows = self.accounts.grow_window(self.memory(), bytes);
+        grows.then(|| BodyWindow { bytes, trunk: self.clone() })
     }
 
     /// Ends a request, and releases its bytes.
@@ -260,6 +274,18 @@ impl UnsentRoom {
 impl Drop for UnsentRoom {
     fn drop(&mut self) {
         self.trunk.release_room(self.bytes);
+    }
+}
+
+/// A part of the connection's window for the body of one request.
+pub struct BodyWindow {
+    bytes: usize,
+    trunk: Arc<ConnectionState>,
+}
+
+impl Drop for BodyWindow {
+    fn drop(&mut self) {
+        self.trunk.accounts.shrink_window(self.trunk.memory(), self.bytes);
     }
 }
 

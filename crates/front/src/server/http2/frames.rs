@@ -121,6 +121,11 @@ impl Frames {
         }
     }
 
+    /// The last stream that the client has opened.
+    pub fn last_stream(&self) -> u32 {
+        self.last
+    }
+
     /// A frame of an incomplete header block has arrived.
     fn fields_came(&mut self, report: &mut impl FnMut(FrameEvent)) {
         self.fields += std::mem::take(&mut self.length);

@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod head;
 pub(crate) mod header_timeout;
 pub(crate) mod pace;
+pub(crate) mod request_body;
 pub(crate) mod stream_accounts;
 pub(crate) mod trailers;
 pub(crate) mod transport;
@@ -45,8 +46,12 @@ use crate::services::lifecycle::ConnectionGuard;
 const MAX_STREAMS: u32 = 128;
 /// Flow-control window of a stream in bytes.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Flow-control window of a connection in bytes.
+/// Flow-control window of a connection in bytes. That of a trusted proxy grows with its bodies, by
+/// at most [`STREAM_WINDOW`] for each of [`MAX_STREAMS`].
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes by which the pieces of bodies that are not read may be smaller than 256 bytes each: what
+/// they cost in memory besides.
+const SMALL_PIECES_BYTES: usize = 512 * 1024;
 /// Bytes of one response that wait to be written.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Requests that a client may reset before they are served (CVE-2023-44487).
@@ -54,23 +59,38 @@ const PENDING_RESETS: usize = 20;
 /// The same for a trusted proxy, which passes on those of many clients: as many as one read of the
 /// transport may have.
 const PROXY_PENDING_RESETS: usize = 1024;
-/// Streams that may end in an error of the client.
+/// Streams that may end in an error of the client, in the whole life of a connection: h2 does not
+/// limit the resets that wait to be written otherwise (RUSTSEC-2024-0003).
 const ERROR_RESETS: usize = 256;
+/// The same for a trusted proxy, whose connection gets GOAWAY before
+/// ([`StreamAccounts::has_failed_often`]). h2 holds less than a kilobyte for each.
+const PROXY_ERROR_RESETS: usize = 2 * 1024;
+/// Why a flood closes a connection.
+const FLOOD: &str = "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)";
+/// Why a malformed header closes the connection of a trusted proxy: h2 has no error of the stream
+/// alone for it.
+const PROXY_MALFORMED: &str = "one of trusted_proxies passes on a malformed header or frame, \
+                               which ends all requests of the connection; have it use HTTP/1.1 \
+                               with this server";
 /// How long a client may take to acknowledge GOAWAY, without a stream.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The settings of h2.
 fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
-    let resets = if accounts.is_of_proxy() { PROXY_PENDING_RESETS } else { PENDING_RESETS };
+    let (resets, errors) = match accounts.is_of_proxy() {
+        true => (PROXY_PENDING_RESETS, PROXY_ERROR_RESETS),
+        false => (PENDING_RESETS, ERROR_RESETS),
+    };
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_PIECES_BYTES)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(resets)
-        .max_local_error_reset_streams(Some(ERROR_RESETS));
+        .max_local_error_reset_streams(Some(errors));
     builder
 }
 
@@ -98,17 +118,21 @@ pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
         Ok(()) => {}
         Err(error) if error.is_io() => {}
         Err(error) => {
-            if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
-                let troubles = &trunk.thread().shared.troubles;
-                troubles.http2_cut(
-                    peer.ip(),
-                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
-                );
+            if let Some(why) = cause(&error, &trunk.accounts) {
+                trunk.thread().shared.troubles.http2_cut(peer.ip(), why);
             }
             tracing::debug!("{peer}: HTTP/2: {error}");
             transport.linger().await;
         }
     }
+}
+
+/// Why the log reports that this error has closed a connection.
+fn cause(error: &h2::Error, accounts: &StreamAccounts) -> Option<&'static str> {
+    if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+        return Some(FLOOD);
+    }
+    (error.is_library() && accounts.is_of_proxy()).then_some(PROXY_MALFORMED)
 }
 
 /// The next step of a connection's task.
@@ -146,6 +170,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
     let mut idle = Idle::new();
     let mut fields = OpenFields::default();
     let mut leaving = false;
+    let mut window = 0;
     loop {
         let step = poll_fn(|cx| {
             match connection.poll_accept(cx) {
@@ -157,6 +182,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 Poll::Ready(None) => return Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Pending => {}
             }
+            grow_window(&mut connection, &mut window, trunk.accounts.window_bytes());
             if trunk.accounts.asks_too_much() {
                 return Poll::Ready(Ok(NextStep::Cut));
             }
@@ -164,7 +190,8 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 return Poll::Ready(Ok(NextStep::TooSlow));
             }
             if !leaving
-                && (ending.as_mut().poll(cx).is_ready()
+                && (trunk.accounts.has_failed_often()
+                    || ending.as_mut().poll(cx).is_ready()
                     || has_asked && closing.as_mut().poll(cx).is_ready())
             {
                 return Poll::Ready(Ok(NextStep::Leave));
@@ -199,11 +226,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             }
             NextStep::MakeRoom => return cut(connection, Reason::NO_ERROR).await,
             NextStep::Cut => {
-                let troubles = &shared.troubles;
-                troubles.http2_cut(
-                    trunk.peer.ip(),
-                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
-                );
+                shared.troubles.http2_cut(trunk.peer.ip(), FLOOD);
                 return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
             }
             NextStep::TooSlow => {
@@ -233,6 +256,19 @@ async fn begun<C>(
         () = place.closed() => None,
         () = ending => None,
         () = tokio::time::sleep(shared.idle_timeout()) => None,
+    }
+}
+
+/// Makes the connection's window `bytes` larger than that of one client, unless it is already.
+fn grow_window(
+    connection: &mut server::Connection<&mut Transport, Bytes>,
+    window: &mut usize,
+    bytes: usize,
+) {
+    if *window != bytes {
+        *window = bytes;
+        let all = CONNECTION_WINDOW.saturating_add(u32::try_from(bytes).unwrap_or(0));
+        connection.set_target_window_size(all);
     }
 }
 

@@ -12,7 +12,9 @@ use crate::server::http2::trailers::Trailers;
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
-/// Bytes that all requests of a connection may hold before one more begins; one is always allowed.
+/// Bytes that all requests of a client's connection may hold before one more begins; one is always
+/// allowed. Those of a trusted proxy's, of many clients, `request_memory` limits alone: a proxy
+/// opens another connection for many streams, and not for large ones.
 const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
@@ -25,6 +27,9 @@ const PROXY_TRAILERS_BYTES: usize = 2 * 1024 * 1024;
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may reset beyond the number of complete responses.
 const RESETS: u64 = 100;
+/// Streams of a trusted proxy's connection without a complete response after which the proxy is to
+/// open another one.
+const PROXY_FAILED_STREAMS: u64 = 1024;
 
 /// Who shares a connection. A client that a trusted proxy serves must not end the requests of the
 /// others; the proxy limits it.
@@ -51,6 +56,8 @@ pub struct StreamAccounts {
     held: AtomicUsize,
     /// The part of them for bodies in memory.
     bodies: AtomicUsize,
+    /// The part of them that bodies may have in the connection's window before they are read.
+    window: AtomicUsize,
     /// There was no memory for trailers, or an incomplete header block.
     is_refused: AtomicBool,
     /// The part of `held` for incomplete header blocks.
@@ -59,6 +66,8 @@ pub struct StreamAccounts {
     open: AtomicU64,
     /// The part of `held` for trailers, and their size.
     trailers: Trailers,
+    /// Streams that the client has opened, as the number of the last one says.
+    opened: AtomicU64,
     /// Requests with a complete response.
     complete: AtomicU64,
     /// Requests that the client has reset before.
@@ -100,10 +109,12 @@ impl StreamAccounts {
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             bodies: AtomicUsize::new(0),
+            window: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
             fields: AtomicUsize::new(0),
             open: AtomicU64::new(0),
             trailers: Trailers::default(),
+            opened: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             reset: AtomicU64::new(0),
         }
@@ -124,7 +135,8 @@ impl StreamAccounts {
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
-        let why = if before > 0 && before + bytes > REQUESTS_BYTES {
+        let is_full = before > 0 && before + bytes > REQUESTS_BYTES;
+        let why = if is_full && !self.is_of_proxy() {
             "its connection's requests would exceed 4 MiB"
         } else if let Err(why) = room {
             why
@@ -167,6 +179,34 @@ impl StreamAccounts {
             true => Err("the bodies of its connection's requests would exceed 512 KiB"),
             false => Ok(()),
         }
+    }
+
+    /// Accounts for `bytes` that a request's body may have in the connection's window before they
+    /// are read. Only a trusted proxy's window grows: the unread bodies of one client would stop
+    /// those of all others. False where it does not: the body shares it with others.
+    pub fn grow_window(&self, memory: &RequestMemory, bytes: usize) -> bool {
+        if !self.is_of_proxy() {
+            return false;
+        }
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = memory.grow_body(self.address, held, held + bytes).is_ok();
+        if has_room {
+            self.window.fetch_add(bytes, Ordering::Relaxed);
+        } else {
+            self.let_go(memory, bytes);
+        }
+        has_room
+    }
+
+    /// Releases what [`StreamAccounts::grow_window`] accounts for.
+    pub fn shrink_window(&self, memory: &RequestMemory, bytes: usize) {
+        self.window.fetch_sub(bytes, Ordering::Relaxed);
+        self.let_go(memory, bytes);
+    }
+
+    /// Bytes of the connection's window beyond that of one client.
+    pub fn window_bytes(&self) -> usize {
+        self.window.load(Ordering::Relaxed)
     }
 
     /// Ends a request, and releases its bytes.
@@ -270,6 +310,21 @@ impl StreamAccounts {
         self.trailers.bytes() > most || self.is_refused.load(Ordering::Relaxed)
     }
 
+    /// Handles that `stream` is the last one that the client has opened. Its streams have odd
+    /// numbers (RFC 9113 §5.1.1).
+    pub fn opened(&self, stream: u32) {
+        self.opened.store(u64::from(stream).div_ceil(2), Ordering::Relaxed);
+    }
+
+    /// Whether a trusted proxy is to open another connection, as too many streams of this one had
+    /// no complete response: h2 never forgets a malformed request, and closes the connection for
+    /// all clients after some.
+    pub fn has_failed_often(&self) -> bool {
+        let complete = self.complete.load(Ordering::Relaxed);
+        let failed = self.opened.load(Ordering::Relaxed).saturating_sub(complete);
+        self.is_of_proxy() && failed > PROXY_FAILED_STREAMS
+    }
+
     /// Whether the connection has the requests of many clients.
     pub fn is_of_proxy(&self) -> bool {
         self.peer == PeerKind::TrustedProxy
@@ -282,11 +337,12 @@ impl StreamAccounts {
 
     /// Whether the client is abusive: it resets more requests than it gets complete responses, or
     /// sends too many bytes that belong to no request. A trusted proxy passes on the resets of many
-    /// clients.
+    /// clients, and their malformed requests with the bodies.
     pub fn asks_too_much(&self) -> bool {
         let complete = self.complete.load(Ordering::Relaxed);
         let resets_many = self.reset.load(Ordering::Relaxed) > complete + RESETS;
-        resets_many && !self.is_of_proxy() || self.has_too_many_fields() || self.noise.is_too_much()
+        let is_abusive = resets_many || self.noise.is_too_much();
+        is_abusive && !self.is_of_proxy() || self.has_too_many_fields()
     }
 
     /// Memory limit of each request in progress, in bytes.
@@ -323,6 +379,20 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_is_to_open_another_connection_after_many_streams_without_a_response() {
+        const MANY: u32 = 2 + PROXY_FAILED_STREAMS as u32;
+        let has_failed = |peer, complete| {
+            let accounts = StreamAccounts::new(None, peer);
+            accounts.opened(2 * MANY - 1);
+            end_requests(&accounts, complete, RequestEnd::Complete);
+            accounts.has_failed_often()
+        };
+        assert!(has_failed(PeerKind::TrustedProxy, 1));
+        assert!(!has_failed(PeerKind::TrustedProxy, 2));
+        assert!(!has_failed(PeerKind::Client, 1));
+    }
+
+    #[test]
     fn complete_responses_allow_as_many_resets_and_those_of_the_server_none() {
         const MANY: u32 = 1 + RESETS as u32;
         let accounts = StreamAccounts::new(None, PeerKind::Client);
@@ -332,6 +402,28 @@ mod tests {
         end_requests(&accounts, MANY, RequestEnd::ServerReset);
         end_requests(&accounts, 1, RequestEnd::ClientReset);
         assert!(accounts.asks_too_much());
+    }
+
+    #[test]
+    fn large_requests_of_a_client_behind_a_proxy_leave_room_to_those_of_the_others() {
+        const HEAD_BYTES: usize = 60 * 1024;
+        const STREAMS: u32 = 128;
+        let memory = RequestMemory::default();
+        memory.limit(64 << 20);
+        let fitting = |peer| {
+            let accounts = StreamAccounts::new(None, peer);
+            let fits = |stream: &u32| {
+                accounts.begin(&memory, *stream, HEAD_BYTES).is_ok()
+                    && accounts.add(&memory, HEAD_BYTES).is_ok()
+            };
+            let fitting = (1..2 * STREAMS).step_by(2).take_while(fits).count();
+            accounts.close(&memory);
+            fitting
+        };
+        assert_eq!(fitting(PeerKind::TrustedProxy), STREAMS as usize);
+        assert_eq!(fitting(PeerKind::Client), REQUESTS_BYTES / (2 * HEAD_BYTES + REQUEST_BYTES));
+        memory.limit(4 << 20);
+        assert!(fitting(PeerKind::TrustedProxy) < 40, "`request_memory` is its limit");
     }
 
     #[test]
@@ -365,6 +457,22 @@ mod tests {
         begin(103);
         accounts.close(&memory);
         assert_eq!(memory.common_bytes(), 0);
+    }
+
+    #[test]
+    fn the_window_of_a_proxy_grows_with_its_bodies_within_the_memory_of_requests() {
+        const WINDOW_BYTES: usize = 256 * 1024;
+        let memory = RequestMemory::default();
+        memory.limit(16 << 20);
+        let accounts = StreamAccounts::new(None, PeerKind::TrustedProxy);
+        let grow = || accounts.grow_window(&memory, WINDOW_BYTES);
+        let windows = std::iter::repeat_with(grow).take_while(|grows| *grows).count();
+        assert_eq!(windows, (8 << 20) / WINDOW_BYTES, "half is for bodies");
+        assert_eq!(accounts.window_bytes(), windows * WINDOW_BYTES);
+        (0..windows).for_each(|_| accounts.shrink_window(&memory, WINDOW_BYTES));
+        assert_eq!((accounts.window_bytes(), memory.common_bytes()), (0, 0));
+        let client = StreamAccounts::new(None, PeerKind::Client);
+        assert!(!client.grow_window(&memory, 1));
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl AsyncRead for Transport {
             buffer.put_slice(&me.input[..count]);
             let (read, trunk) = (&me.input[..count], &me.trunk);
             me.frames.take(read, |what| trunk.seen(what));
+            trunk.accounts.opened(me.frames.last_stream());
             me.input.advance(count);
             me.trunk.accounts.noise.read(count as u64);
             return Poll::Ready(Ok(()));
@@ -76,6 +77,7 @@ impl AsyncRead for Transport {
         me.trunk.accounts.noise.read(count as u64);
         let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
         me.frames.take(read, |what| trunk.seen(what));
+        trunk.accounts.opened(me.frames.last_stream());
         if me.trunk.accounts.has_too_many_fields() {
             // No further header block is decoded before the connection is closed.
             me.turn = TURN_BYTES;
