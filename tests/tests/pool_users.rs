@@ -309,6 +309,27 @@ fn a_command_ends_at_an_upgrade_that_finds_another_user_for_its_pool() {
 }
 
 #[test]
+fn a_command_ends_at_an_upgrade_that_finds_no_user_for_its_pool_and_starts_as_the_next_user() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let sleeps = "\n[[pools.shop.commands]]\nname = \"queue\"\ncommand = [\"sleep\", \"1000\"]";
+    let server = list.start(with_shop(&main, &root, &of_user("tenant", sleeps)));
+    let former = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(former), Some(UserList::IDS.0));
+    list.write("files", None);
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    wait::until_true("the former user's command to end", || Process::read(former).is_none());
+    list.write("files", Some(UserList::OTHER_ID));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
+    let next = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(next), Some(UserList::OTHER_ID));
+    server.stop();
+}
+
+#[test]
 fn a_script_of_the_former_user_of_a_pool_purges_no_page_of_the_new_one() {
     if skips() {
         return;

@@ -137,6 +137,14 @@ impl Pools {
         self.current().filter(differs).map(|running| running.name().to_owned()).collect()
     }
 
+    /// The pools that run, and have no generation of this line of fronts.
+    pub fn without_line(&self, line: u32) -> BTreeSet<String> {
+        let of_line = self.current().filter(|running| running.line == line);
+        let of_line: BTreeSet<&str> = of_line.map(RunningPool::name).collect();
+        let names = self.current().map(RunningPool::name);
+        names.filter(|name| !of_line.contains(name)).map(str::to_owned).collect()
+    }
+
     /// The pools that run, though no user may run the scripts of their document roots now.
     pub fn without_owner(&self, config: &Config) -> BTreeSet<String> {
         let is_unknown = |pool: &&Pool| {

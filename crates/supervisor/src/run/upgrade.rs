@@ -278,10 +278,11 @@ impl Supervisor {
     pub(super) fn front_has_taken_over(&mut self) {
         self.upgrader.end();
         // Before the former generations leave, whose users may be others.
-        let to_other_users = self.pools.of_other_users(&self.plan.config);
-        self.jobs.retire_pools(&to_other_users, self.now());
-        self.follow_jobs(|_| false);
         let line = self.fronts.line();
+        let to_other_users = self.pools.of_other_users(&self.plan.config);
+        let stopped = self.pools.without_line(line);
+        self.jobs.retire_pools(&(&to_other_users | &stopped), self.now());
+        self.follow_jobs(|name| stopped.contains(name));
         let handed_over = self.fronts.hand_over(self.now());
         let draining = handed_over.filter(|(_, runs)| *runs).map(|(old, _)| old);
         for id in self.pools.ids() {
