@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use maitred_config::{Config, LogTarget, Pool, PoolUser, RootOwner};
+use maitred_os::users::{self, Identity};
 
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
@@ -126,6 +127,16 @@ impl Pools {
             }
         }
         config.pools = found;
+    }
+
+    /// The user that a pool runs as, where it has the same one in a new configuration whose users
+    /// have been found, and it cannot be looked up now.
+    pub fn lost_user(&self, pool: &Pool) -> Option<Identity> {
+        let PoolPlan { configured, settings, .. } = &self.current_of(&pool.name)?.plan;
+        let user = settings.identity.as_ref().filter(|_| pool.runs_as == configured.runs_as)?;
+        let name = pool.user.as_ref().unwrap_or(&user.name);
+        let is_lost = !users::can_be_looked_up(name, pool.group.as_deref());
+        is_lost.then(|| user.clone())
     }
 
     /// The pools that run as other users than those of a new configuration.
