@@ -5,14 +5,16 @@
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
 use maitred_tests::guard::Guarded;
 use maitred_tests::log::told;
-use maitred_tests::processes::{Process, Signal, all};
+use maitred_tests::processes::{Process, Signal, all, family};
 use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
+use tempfile::TempDir;
 
 /// What `which` says and exits with, given these flags.
 fn run(which: Which, flags: &[&str]) -> Output {
@@ -337,6 +339,25 @@ const WITH_LOG: &str = "mkdir \"$1/dev\" && mount --rbind /dev \"$1/dev\" && \
                         mount --bind \"$1/dev/shm\" /dev/shm && ln -s \"$1/log\" /dev/log && \
                         ln -s /proc/self/fd /dev/fd && shift && exec \"$@\"";
 
+/// Starts the server in the foreground, with the socket `log` of the place as `/dev/log`.
+fn start_with_log(which: Which, place: &Place, file: &str) -> Guarded {
+    let program = which.command();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", WITH_LOG, "sh"]);
+    command.arg(place.folder()).arg(program.get_program()).args(program.get_args());
+    command.args(["-F", "-y", file]);
+    command.stdin(Stdio::null()).stderr(fs::File::create(place.file("stderr")).unwrap());
+    Guarded::spawn(&mut command, Signal::TERM)
+}
+
+/// A script that writes a line to standard error, and its parameters.
+fn saying() -> (TempDir, Params) {
+    let say = "<?php fwrite(fopen('php://stderr', 'w'), \"a word\\n\"); echo 'said';";
+    let root = document_root(&[("say.php", say)]);
+    let params = Params::get(&root.path().display().to_string(), "/say.php");
+    (root, params)
+}
+
 #[test]
 fn the_log_goes_to_syslog_with_name_facility_and_level() {
     if !is_root() {
@@ -348,24 +369,14 @@ fn the_log_goes_to_syslog_with_name_facility_and_level() {
         let (place, file) = configured(lines);
         let socket = UnixDatagram::bind(place.file("log")).unwrap();
         socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
-        let program = which.command();
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--", "sh", "-c", WITH_LOG, "sh"]);
-        command.arg(place.folder()).arg(program.get_program()).args(program.get_args());
-        command.args(["-F", "-y", &file]);
-        command.stdin(Stdio::null()).stderr(fs::File::create(place.file("stderr")).unwrap());
-        let mut server = Guarded::spawn(&mut command, Signal::TERM);
+        let mut server = start_with_log(which, &place, &file);
         let said = told(&socket, "ready to handle connections");
         let ready = said.last().unwrap();
         // local3 is 19, and a notice is 5: 19 * 8 + 5.
         assert!(ready.starts_with("<157>"), "{which:?} {ready}");
         let line = format!(" test-fpm[{}]: [NOTICE] ready to handle connections", server.pid());
         assert!(ready.ends_with(&line), "{which:?} {ready}");
-        let root = document_root(&[(
-            "say.php",
-            "<?php fwrite(fopen('php://stderr', 'w'), \"a word\\n\");",
-        )]);
-        let params = Params::get(&root.path().display().to_string(), "/say.php");
+        let (_root, params) = saying();
         place.listener("www.sock").ask(&params, b"").unwrap();
         if which == Which::Maitred {
             let said = told(&socket, "a word");
@@ -380,4 +391,51 @@ fn the_log_goes_to_syslog_with_name_facility_and_level() {
         drop(socket);
         fs::remove_file(place.file("log")).unwrap();
     }
+}
+
+/// Fills the queue of a socket for datagrams, as any user can. Whether there was space.
+fn fill(path: &Path) -> bool {
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    sender.connect(path).unwrap();
+    let sent = std::iter::from_fn(|| sender.send(b"full").ok());
+    sent.count() > 0
+}
+
+/// The worker of a server with one.
+fn worker_of(server: i32) -> Process {
+    wait::until("a worker", || {
+        let mut family = family(server).into_iter();
+        family.find(|process| process.title.trim_end() == "php-fpm: pool www")
+    })
+}
+
+#[test]
+fn a_syslog_whose_queue_is_full_delays_no_request_and_no_stop() {
+    if !is_root() {
+        return;
+    }
+    let lines = "pm.max_children = 1\ncatch_workers_output = yes\n\
+                 [global]\nerror_log = syslog\nsyslog.ident = test-fpm\n";
+    let (place, file) = configured(lines);
+    let socket = UnixDatagram::bind(place.file("log")).unwrap();
+    socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
+    let mut server = start_with_log(Which::Maitred, &place, &file);
+    told(&socket, "ready to handle connections");
+    while fill(&place.file("log")) {}
+    let (_root, params) = saying();
+    let ask = || place.listener("www.sock").ask(&params, b"").unwrap().body();
+    for _ in 0..3 {
+        assert_eq!(ask(), "said");
+        let worker = worker_of(server.pid());
+        worker.signal(Signal::KILL);
+        // That it has ended is logged before.
+        wait::until_true("the next worker", || worker_of(server.pid()).pid != worker.pid);
+    }
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut [0; 64]).is_ok() {}
+    socket.set_nonblocking(false).unwrap();
+    assert_eq!(ask(), "said");
+    told(&socket, "dropped here: no reader took them");
+    assert!(server.stop().unwrap().success());
 }

@@ -222,6 +222,22 @@ fn a_reload_leaves_the_users_of_pools_without_user_as_they_are_while_none_can_be
 }
 
 #[test]
+fn an_upgrade_leaves_a_pool_its_user_while_that_cannot_be_looked_up() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let server = list.start(with_shop(&main, &root, &of_user("tenant", "pm = \"static\"")));
+    let before = (200, format!("shop {}", UserList::IDS.0));
+    assert_eq!(ask(&server), before);
+    list.write("files hesiod", None);
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    assert_eq!(ask(&server), before, "{}", server.log_text());
+    server.stop();
+}
+
+#[test]
 fn a_front_that_starts_after_an_upgrade_has_failed_serves_by_the_users_that_run() {
     if skips() {
         return;
@@ -303,6 +319,27 @@ fn a_command_ends_at_an_upgrade_that_finds_another_user_for_its_pool() {
     server.signal(Signal::USR2);
     server.expect_log(0, "upgraded to maitred");
     wait::until_true("the former user's command to end", || Process::read(former).is_none());
+    let next = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(next), Some(UserList::OTHER_ID));
+    server.stop();
+}
+
+#[test]
+fn a_command_ends_at_an_upgrade_that_finds_no_user_for_its_pool_and_starts_as_the_next_user() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let sleeps = "\n[[pools.shop.commands]]\nname = \"queue\"\ncommand = [\"sleep\", \"1000\"]";
+    let server = list.start(with_shop(&main, &root, &of_user("tenant", sleeps)));
+    let former = jobs::running(&server, "queue", 1)[0];
+    assert_eq!(user_of(former), Some(UserList::IDS.0));
+    list.write("files", None);
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    wait::until_true("the former user's command to end", || Process::read(former).is_none());
+    list.write("files", Some(UserList::OTHER_ID));
+    assert!(server.reload().contains("reloaded"), "{}", server.log_text());
     let next = jobs::running(&server, "queue", 1)[0];
     assert_eq!(user_of(next), Some(UserList::OTHER_ID));
     server.stop();

@@ -24,10 +24,14 @@ const JOURNAL_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Severity {
+    /// Immediate action is required.
+    Alert = 1,
     /// An error.
     Error = 3,
     /// A warning.
     Warning = 4,
+    /// Normal, but significant.
+    Notice = 5,
     /// For information.
     Info = 6,
     /// For debugging.

@@ -36,7 +36,6 @@ pub mod sigterm;
 pub mod sockets;
 pub mod spawn;
 pub mod stderr;
-pub mod syslog;
 pub mod thread_stack;
 pub mod timed_child;
 pub mod title;

@@ -75,6 +75,17 @@ pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
     }
 }
 
+/// Whether the users of this machine can be looked up now as [`look_up`] does, also one that does
+/// not exist: not while a directory of users does not respond.
+pub fn can_be_looked_up(user: &str, group: Option<&str>) -> bool {
+    let is_found = match user.parse::<u32>() {
+        Ok(uid) => User::from_uid(Uid::from_raw(uid)).is_ok(),
+        Err(_) => User::from_name(user).is_ok(),
+    };
+    let is_number = |group: &str| group.parse::<u32>().is_ok();
+    is_found && group.is_none_or(|group| is_number(group) || Group::from_name(group).is_ok())
+}
+
 /// The ids of a file owner by name or number: a name implies the user's own group, a number need
 /// not belong to a user.
 ///

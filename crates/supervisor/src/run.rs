@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use maitred_config::Config;
 use maitred_control::FromFront;
-use maitred_os::fork::{self, Ended};
+use maitred_os::fork;
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::error;
 
@@ -116,6 +116,8 @@ pub struct Supervisor {
     memory_reader: MemoryReader,
     slowlog_writers: SlowlogWriters,
     pipe_reader: PipeReader,
+    /// Children that were reaped in this turn, whose ends do not count yet.
+    reaped: Vec<ChildEnd>,
     /// Children that have ended, whose output is still being read.
     held: Vec<ChildEnd>,
     script_children: ScriptChildren,
@@ -200,6 +202,7 @@ impl Supervisor {
             memory_reader: MemoryReader::default(),
             slowlog_writers: SlowlogWriters::default(),
             pipe_reader: PipeReader::default(),
+            reaped: Vec::new(),
             held: Vec::new(),
             script_children: ScriptChildren::default(),
             script_waits: ScriptWaits::default(),
@@ -247,8 +250,8 @@ impl Supervisor {
             // A worker's output is logged before its end.
             self.hear_pipe_reader(ready.pipe_reader);
             self.order_pipes(&ready.pipes);
-            let ended = self.take_signals(&ready);
-            self.hear_zygotes(&ready, !ended.is_empty());
+            self.take_signals(&ready);
+            self.hear_zygotes(&ready, !self.reaped.is_empty());
             self.hear_fronts(&ready);
             self.pools.log_dropped(self.now());
             if ready.alarm {
@@ -270,8 +273,8 @@ impl Supervisor {
                 self.watches.read(self.now());
             }
             self.release_held();
-            for ended in ended {
-                self.collect(ended);
+            for end in std::mem::take(&mut self.reaped) {
+                self.collect(end);
             }
             self.end_script_children();
             self.end_zygotes();
@@ -299,24 +302,32 @@ impl Supervisor {
     }
 
     /// Acts on signals, and reaps the children that have ended.
-    fn take_signals(&mut self, ready: &Ready) -> Vec<Ended> {
-        let mut ended = Vec::new();
+    fn take_signals(&mut self, ready: &Ready) {
         if self.reaps_on {
-            self.reaps_on = reap(&mut ended);
+            self.reaps_on = self.reap();
         }
         let most = if ready.signals { SIGNALS_PER_TURN } else { 0 };
         for _ in 0..most {
             match self.signals.take() {
-                Ok(Some((Signal::SIGCHLD, _))) => self.reaps_on = reap(&mut ended),
+                Ok(Some((Signal::SIGCHLD, _))) => self.reaps_on = self.reap(),
                 Ok(Some((signal, _))) => self.obey(signal),
-                Ok(None) => return ended,
-                Err(why) => {
-                    error!("signals cannot be read: {why}");
-                    return ended;
-                }
+                Ok(None) => return,
+                Err(why) => return error!("signals cannot be read: {why}"),
             }
         }
-        ended
+    }
+
+    /// Reaps ended children, at most [`REAPED_PER_TURN`] in a turn. Whether some may be left.
+    fn reap(&mut self) -> bool {
+        while self.reaped.len() < REAPED_PER_TURN {
+            let Ok(Some(ended)) = fork::reap() else {
+                return false;
+            };
+            let now = self.now();
+            self.script_children.reaped(ended.pid);
+            self.reaped.push(ChildEnd::of(ended, &mut self.jobs, &mut self.pools, now));
+        }
+        true
     }
 
     /// Receives the reports of zygotes, of each as many as its pipe holds.
@@ -438,15 +449,4 @@ impl Supervisor {
 /// How long a stop takes at most.
 fn stop_times(config: &Config) -> StopTimes {
     StopTimes { delay: config.stop_delay, drain: fpm::patience(config) }
-}
-
-/// Reaps ended children, at most [`REAPED_PER_TURN`] in a turn. Whether some may be left.
-fn reap(ended: &mut Vec<Ended>) -> bool {
-    while ended.len() < REAPED_PER_TURN {
-        let Ok(Some(child)) = fork::reap() else {
-            return false;
-        };
-        ended.push(child);
-    }
-    true
 }

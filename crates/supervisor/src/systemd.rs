@@ -1,6 +1,12 @@
 //! Notifications of systemd (sd_notify(3)): that the server serves, reloads or stops, its
 //! statistics, and that it is alive. Without `NOTIFY_SOCKET`, nothing is sent, and nothing is due.
 
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -25,6 +31,12 @@ const WATCHDOG_MIN: Duration = Duration::from_secs(1);
 
 /// Default interval of the statistics (`systemd_interval`).
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest wait for space in systemd's queue, which any local user can fill.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// When what found no space is sent again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The first status, as php-fpm words it.
 const READY: &str = "Ready to handle connections";
@@ -146,7 +158,9 @@ impl Systemd {
             self.notified.state = ServiceState::Reloading;
             // systemd needs the start time, to distinguish this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
-                Ok(since) => self.notify(&[NotifyState::Reloading, since]),
+                Ok(since) => {
+                    let _ = self.notify(&[NotifyState::Reloading, since]);
+                }
                 Err(why) => debug!("the time is not known: {why}"),
             }
         }
@@ -169,7 +183,7 @@ impl Systemd {
     pub fn stops(&mut self) {
         if self.notified.state != ServiceState::Stopping {
             self.notified.state = ServiceState::Stopping;
-            self.notify(&[NotifyState::Stopping]);
+            let _ = self.notify(&[NotifyState::Stopping]);
         }
     }
 
@@ -179,7 +193,10 @@ impl Systemd {
         self.notified.state = ServiceState::Serving;
         self.notified.next = self.notified.next.or_else(|| self.after(now));
         let pid = NotifyState::MainPid(std::process::id());
-        self.notify(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
+        if !self.notify(&[NotifyState::Ready, NotifyState::Status(READY), pid]) {
+            // The statistics say so as well.
+            self.notified.next = Some(now + RETRY_AFTER);
+        }
         if !first || !self.speaks {
             return;
         }
@@ -205,17 +222,38 @@ impl Systemd {
         if self.has_watchdog {
             notified.push(NotifyState::Watchdog);
         }
-        self.notify(&notified);
+        if !self.notify(&notified) {
+            self.notified.next = Some(now + RETRY_AFTER);
+        }
     }
 
-    fn notify(&self, notified: &[NotifyState<'_>]) {
-        if !self.listens {
-            return;
-        }
-        if let Err(why) = sd_notify::notify(notified) {
+    /// False if there was no space.
+    fn notify(&self, notified: &[NotifyState<'_>]) -> bool {
+        let Some(socket) = std::env::var_os(SOCKET).filter(|_| self.listens) else {
+            return true;
+        };
+        let sent = send(&socket, notified);
+        if let Err(why) = &sent {
             debug!("systemd was not notified {notified:?}: {why}");
         }
+        !sent.is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock)
     }
+}
+
+/// Sends a notification to a socket, whose name is abstract after an `@`.
+fn send(socket: &OsStr, notified: &[NotifyState<'_>]) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    let mut message = String::new();
+    for state in notified {
+        writeln!(message, "{state}").map_err(io::Error::other)?;
+    }
+    let sender = UnixDatagram::unbound()?;
+    sender.set_write_timeout(Some(SEND_TIMEOUT))?;
+    sender.connect_addr(&address)?;
+    sender.send(message.as_bytes()).map(drop)
 }
 
 impl ServerStats {
@@ -261,6 +299,33 @@ mod tests {
             interval: TEN,
             has_watchdog: true,
             notified: SystemdState::default(),
+        }
+    }
+
+    #[test]
+    fn no_reader_of_systemds_socket_is_waited_for_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let name = format!("maitred-notify-{}", std::process::id());
+        let abstract_name = SocketAddr::from_abstract_name(&name).unwrap();
+        let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (UnixDatagram::bind_addr(&abstract_name).unwrap(), format!("@{name}").into()),
+        ];
+        for (reader, socket) in sockets {
+            let mut sent = 0;
+            let full = loop {
+                match send(&socket, &[NotifyState::Ready, NotifyState::Status(READY)]) {
+                    Ok(()) => sent += 1,
+                    Err(why) => break why,
+                }
+            };
+            assert!(sent > 0 && full.kind() == io::ErrorKind::WouldBlock, "{full}");
+            let mut bytes = [0; 64];
+            let length = reader.recv(&mut bytes).unwrap();
+            let expected = format!("READY=1\nSTATUS={READY}\n");
+            assert_eq!(String::from_utf8_lossy(&bytes[..length]), expected);
+            send(&socket, &[NotifyState::Stopping]).unwrap();
         }
     }
 

@@ -21,8 +21,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// The collector, if one is configured.
 static COLLECTED: RwLock<Option<Arc<CollectedLog>>> = RwLock::new(None);
 
+/// A collector, and how many messages found no space there.
 #[derive(Debug)]
-struct CollectedLog {
+pub struct CollectedLog {
     collector: Collector,
     /// Messages dropped since the last one that was sent.
     lost: AtomicU64,
@@ -31,10 +32,9 @@ struct CollectedLog {
 /// Sends messages to the collector that `log` names, or else to standard error.
 pub fn follow(log: &LogTarget) {
     let new = match log {
-        LogTarget::Collector(collector) => Some(Arc::new(CollectedLog {
-            collector: maitred_front::way_to(collector),
-            lost: AtomicU64::new(0),
-        })),
+        LogTarget::Collector(collector) => {
+            Some(Arc::new(CollectedLog::new(maitred_front::way_to(collector))))
+        }
         LogTarget::Stderr | LogTarget::File(_) | LogTarget::Syslog => None,
     };
     *COLLECTED.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -46,13 +46,21 @@ fn collected() -> Option<Arc<CollectedLog>> {
 }
 
 impl CollectedLog {
-    /// False if no collector listens.
-    fn write(&self, severity: Severity, line: &[u8]) -> bool {
+    /// The log of this collector.
+    pub fn new(collector: Collector) -> CollectedLog {
+        CollectedLog { collector, lost: AtomicU64::new(0) }
+    }
+
+    /// Writes a line, after a `notice` of those that were dropped before. False if no collector
+    /// listens.
+    pub fn write(
+        &self,
+        severity: Severity,
+        line: &[u8],
+        notice: impl FnOnce(u64) -> Vec<u8>,
+    ) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let is_sent = lost == 0 || {
-            let notice = super::lost(lost);
-            self.send(Severity::Warning, notice.as_bytes()).is_ok()
-        };
+        let is_sent = lost == 0 || self.send(Severity::Warning, &notice(lost)).is_ok();
         if !is_sent {
             self.lost.fetch_add(lost, Ordering::Relaxed);
         }
@@ -144,7 +152,8 @@ impl<'a> MakeWriter<'a> for LogWriter {
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let is_taken = collected().is_some_and(|collected| collected.write(self.0, line));
+        let notice = |lines| super::lost(lines).into_bytes();
+        let is_taken = collected().is_some_and(|collected| collected.write(self.0, line, notice));
         if !is_taken {
             let notice = |lines| format!("maitred: {}\n", super::lost(lines)).into_bytes();
             stderr::write_line(line, notice)?;

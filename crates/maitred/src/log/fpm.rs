@@ -13,8 +13,8 @@ use std::time::SystemTime;
 
 use maitred_config::fpm::{Fpm, Level};
 use maitred_config::{Config, LogTarget};
+use maitred_os::collector::{Address, Collector, Form, Severity};
 use maitred_os::stderr;
-use maitred_os::syslog::{self, Priority};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
@@ -23,6 +23,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::collected::CollectedLog;
 use super::line::{self, SourceLocation, WorkerOutput};
 
 /// The target of events that php-fpm logs, too.
@@ -37,6 +38,12 @@ const SAID: &str = "fpm::said";
 /// The target of undecorated worker output. Field: `text` (bytes).
 const BARE: &str = "fpm::bare";
 
+/// The socket of the system's log (syslog(3)).
+const SYSLOG_SOCKET: &str = "/dev/log";
+
+/// What the facilities of `syslog.h` are multiples of.
+const FACILITY_STEP: i32 = 8;
+
 /// `log_limit` before a configuration is read (`ZLOG_DEFAULT_LIMIT`).
 const DEFAULT_LIMIT: usize = 1024;
 
@@ -44,14 +51,15 @@ const DEFAULT_LIMIT: usize = 1024;
 static LEVEL: AtomicU8 = AtomicU8::new(1);
 
 static STATE: Mutex<LogState> =
-    Mutex::new(LogState { limit: DEFAULT_LIMIT, is_syslog: false, file: None });
+    Mutex::new(LogState { limit: DEFAULT_LIMIT, syslog: None, file: None });
 
 /// The destination of lines and their maximum length.
 struct LogState {
     /// Longest line in bytes.
     limit: usize,
-    /// The system's log instead of standard error.
-    is_syslog: bool,
+    /// The system's log instead of standard error. Writing to it never waits, as syslog(3) would:
+    /// any local user can fill its queue.
+    syslog: Option<CollectedLog>,
     /// The error log, until it becomes standard error: before that, standard error is the
     /// terminal of the user who starts the server.
     file: Option<File>,
@@ -83,14 +91,17 @@ pub fn set_level(level: Level) {
 /// Changes level and destination of the log to those of `fpm` and `config`. Standard error stays.
 pub fn follow(config: &Config, fpm: &Fpm) {
     set_level(fpm.log_level);
-    let is_syslog = config.error_log == LogTarget::Syslog;
     if let Ok(mut state) = STATE.lock() {
-        if is_syslog {
-            syslog::open(&fpm.syslog_ident, fpm.syslog_facility);
-        }
         state.limit = fpm.log_limit;
-        state.is_syslog = is_syslog;
+        state.syslog = (config.error_log == LogTarget::Syslog).then(|| syslog_of(fpm));
     }
+}
+
+fn syslog_of(fpm: &Fpm) -> CollectedLog {
+    let facility = u8::try_from(fpm.syslog_facility / FACILITY_STEP).unwrap_or_default();
+    let tag = fpm.syslog_ident.clone();
+    let form = Form::Syslog { facility, tag, hostname: false };
+    CollectedLog::new(Collector::new(Address::Unix(SYSLOG_SOCKET.into()), form))
 }
 
 /// Writes lines to the error log as well as to standard error, until [`launched`].
@@ -111,7 +122,7 @@ pub fn launched() -> std::io::Result<()> {
     };
     if let Some(file) = state.file.take() {
         rustix::stdio::dup2_stderr(file.as_fd())?;
-    } else if state.is_syslog {
+    } else if state.syslog.is_some() {
         let null = File::options().write(true).open("/dev/null")?;
         rustix::stdio::dup2_stderr(null)?;
     }
@@ -183,7 +194,7 @@ impl LogState {
         place: Option<SourceLocation<'_>>,
         said: &Message,
     ) {
-        let prefix = if self.is_syslog {
+        let prefix = if self.syslog.is_some() {
             line::syslog_prefix(level, place)
         } else {
             line::prefix(level, SystemTime::now(), place)
@@ -201,9 +212,15 @@ impl LogState {
 
     /// A closed reader is no error.
     fn write_line(&mut self, level: Level, line: &[u8]) {
-        if self.is_syslog {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            return syslog::write(priority(level), text);
+        if let Some(syslog) = &self.syslog {
+            let notice = |lost| {
+                let prefix = line::syslog_prefix(Level::Warning, None);
+                line::whole(&prefix, super::lost(lost).as_bytes(), self.limit)
+            };
+            // A missing reader is no error, and a NUL ends a line, as in syslog(3).
+            let text = line.split(|byte| *byte == 0).next().unwrap_or_default();
+            syslog.write(severity(level), text, notice);
+            return;
         }
         if let Some(file) = &mut self.file {
             let _ = file.write_all(line);
@@ -219,13 +236,13 @@ impl LogState {
     }
 }
 
-fn priority(level: Level) -> Priority {
+fn severity(level: Level) -> Severity {
     match level {
-        Level::Debug => Priority::Debug,
-        Level::Notice => Priority::Notice,
-        Level::Warning => Priority::Warning,
-        Level::Error => Priority::Error,
-        Level::Alert => Priority::Alert,
+        Level::Debug => Severity::Debug,
+        Level::Notice => Severity::Notice,
+        Level::Warning => Severity::Warning,
+        Level::Error => Severity::Error,
+        Level::Alert => Severity::Alert,
     }
 }
 

@@ -25,6 +25,9 @@ const KILOBYTE: u64 = 1024;
 /// line (prctl(2): `PR_SET_MM`), many gigabytes.
 pub const COMMAND_LINE_BYTES_MAX: u64 = 4096;
 
+/// Most bytes that the kernel gives of a list of `/proc` in one read: a page.
+const READ_BYTES: usize = 4096;
+
 /// The text beside a name, in a file of lines such as `name 123`, `name: 123 kB` or `name\t: text`.
 pub fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
@@ -67,6 +70,14 @@ pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
 /// process that has ended, and for a file that this user may not read.
 pub fn read(pid: impl Display, file: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+}
+
+/// The start of such a file, as the kernel gives it in one read: of a list, whole entries that fit
+/// into a page. The kernel lists those before again in each further read.
+pub fn read_once(pid: impl Display, file: &str) -> Option<String> {
+    let mut page = [0; READ_BYTES];
+    let length = File::open(format!("/proc/{pid}/{file}")).ok()?.read(&mut page).ok()?;
+    String::from_utf8(page[..length].to_vec()).ok()
 }
 
 /// The start of a process's command line, or of the title that it has given itself. Empty for a

@@ -355,20 +355,28 @@ fn memory_of(pid: i32) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::slot::{Chance, Slot};
     use super::*;
 
     const PID: i32 = 7;
 
     /// The process of a command that always runs.
-    fn start(jobs: &mut Jobs, unit: usize) {
+    fn start(jobs: &mut Jobs, unit: usize, pid: i32) {
         let job = jobs.units[unit].job.clone();
         let Runs::Always(slots) = &mut jobs.units[unit].runs else { panic!("a command") };
         let mut slot = Slot::new(Moment::ZERO);
         slot.due(true, Moment::ZERO).unwrap();
-        slot.started(PID, &job, Chance(0.0), Moment::ZERO);
+        slot.started(pid, &job, Chance(0.0), Moment::ZERO);
         *slots = vec![slot];
+    }
+
+    /// A command with this process.
+    pub fn with_process(pid: i32) -> Jobs {
+        let mut jobs = Jobs::default();
+        jobs.add(Unit::over(Job::default(), Runs::Always(Vec::new()), BTreeMap::new()));
+        start(&mut jobs, 0, pid);
+        jobs
     }
 
     #[test]
@@ -377,12 +385,12 @@ mod tests {
         for _ in 0..2 {
             jobs.add(Unit::over(Job::default(), Runs::Always(Vec::new()), BTreeMap::new()));
         }
-        start(&mut jobs, 0);
+        start(&mut jobs, 0, PID);
         assert!(jobs.is_process(PID) && jobs.reaped(8, HowEnded::Exited(0)).is_none());
         let first = jobs.reaped(PID, HowEnded::Exited(0));
         assert!(first.is_some() && !jobs.is_process(PID));
         assert_eq!(jobs.reaped(PID, HowEnded::Exited(0)), None, "it is another's");
-        start(&mut jobs, 1);
+        start(&mut jobs, 1, PID);
         assert!(jobs.is_process(PID));
         let second = jobs.reaped(PID, HowEnded::Exited(3));
         assert!(second.is_some() && second != first && !jobs.is_process(PID));

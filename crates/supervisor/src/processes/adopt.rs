@@ -47,18 +47,19 @@ pub fn any_child() -> bool {
 
 /// All our children, including orphans of scripts.
 pub fn children() -> Vec<i32> {
-    let own = "self".to_owned();
-    proc::threads(&own).flat_map(|thread| children_of_thread(&own, thread)).collect()
+    let lists = proc::threads("self")
+        .filter_map(|thread| proc::read(format!("self/task/{thread}"), "children"));
+    lists.flat_map(|list| numbers(&list)).collect()
 }
 
-/// The children of the first thread of a process: a tenant decides how many threads it has. Those
-/// of the others become ours when it has ended.
+/// The first children of the first thread of a process: a tenant decides how many threads and
+/// children it has. Those of the other threads become ours when it has ended.
 pub fn children_of(pid: i32) -> Vec<i32> {
-    children_of_thread(&pid.to_string(), pid)
+    let list = proc::read_once(format!("{pid}/task/{pid}"), "children");
+    list.map_or_else(Vec::new, |list| numbers(&list))
 }
 
-fn children_of_thread(process: &str, thread: i32) -> Vec<i32> {
-    let list = proc::read(format!("{process}/task/{thread}"), "children").unwrap_or_default();
+fn numbers(list: &str) -> Vec<i32> {
     list.split_ascii_whitespace().flat_map(str::parse).collect()
 }
 

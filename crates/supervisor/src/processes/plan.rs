@@ -117,7 +117,20 @@ impl PoolPlan {
         programs: &Programs,
         threads: u32,
     ) -> Result<PoolPlan, Error> {
-        let identity = identity::of_pool(pool, config)?;
+        PoolPlan::make_as(identity::of_pool(pool, config)?, pool, config, programs, threads)
+    }
+
+    /// The same, for a user that is known.
+    ///
+    /// # Errors
+    /// As [`PoolPlan::make`].
+    pub fn make_as(
+        identity: Option<Identity>,
+        pool: &Pool,
+        config: &Config,
+        programs: &Programs,
+        threads: u32,
+    ) -> Result<PoolPlan, Error> {
         let uid = identity.as_ref().map_or_else(|| users::current().uid, |identity| identity.uid);
         let configured = Pool { runs_as: PoolUser::of(identity.as_ref()), ..pool.clone() };
         let max_children = pool.most_workers(processors());

@@ -9,6 +9,7 @@ use maitred_control::Generation;
 use super::plan::PoolPlan;
 use super::running_pool::RunningPool;
 use super::zygote::Zygote;
+use crate::limits::Moment;
 
 /// A running generation of a pool. It stays valid while others are added and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,12 +243,18 @@ impl Pools {
         owners.map(|pool| PidOwner { id: pool.id(), claim: best }).collect()
     }
 
-    /// A process was reaped, and its number may be another's: it is no worker any more, though its
-    /// end may be held until its output was read. Returns the generations that had it.
-    pub fn reaped(&mut self, pid: i32) -> Vec<PidOwner> {
-        let owners = self.owners_of(pid);
-        for owner in &owners {
-            self[owner.id].workers.remove(&pid);
+    /// A process was reaped, and its number may be another's: it is no zygote and no worker any
+    /// more, though its end may be held until its output was read. Returns the generations whose
+    /// zygote or worker it was.
+    pub fn reaped(&mut self, pid: i32, now: Moment) -> Vec<PidOwner> {
+        let mut owners = self.owners_of(pid);
+        owners.retain(|owner| owner.claim != PidClaim::Announced);
+        for PidOwner { id, claim } in &owners {
+            let running = &mut self[*id];
+            running.workers.remove(&pid);
+            if let Some(zygote) = running.zygote.as_mut().filter(|_| *claim == PidClaim::Zygote) {
+                zygote.reaped = Some(now);
+            }
         }
         owners
     }
@@ -346,7 +353,7 @@ impl<'a> IntoIterator for &'a mut Pools {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::path::Path;
 
     use maitred_config::{PoolUser, ProcessManager};
@@ -355,14 +362,13 @@ mod tests {
     use maitred_os::{signals, users};
 
     use super::*;
-    use crate::limits::Moment;
     use crate::logging::worker_output::WorkerOutput;
     use crate::peer::Peer;
     use crate::processes::generation::GenerationEvent;
     use crate::system::programs::Programs;
 
     /// Generations of as many pools, without processes.
-    fn pools(count: usize) -> Pools {
+    pub fn pools(count: usize) -> Pools {
         let user = if users::is_root() { "user = \"nobody\"\n" } else { "" };
         let sections = (0..count).map(|number| {
             format!(
@@ -378,7 +384,7 @@ mod tests {
     }
 
     /// The zygote of a generation announces this process as its worker.
-    fn announce(running: &mut RunningPool, pid: i32) {
+    pub fn announce(running: &mut RunningPool, pid: i32) {
         let worker = WorkerId { seat: 0, incarnation: 1 };
         for event in [
             GenerationEvent::Tick,
@@ -507,13 +513,29 @@ mod tests {
         let [one, other] = pools.ids()[..] else { panic!("two") };
         let pid = i32::try_from(std::process::id()).unwrap();
         announce(&mut pools[one], pid);
+        assert_eq!(pools.reaped(pid, Moment::ZERO), [], "it is announced alone");
         pools[one].workers.insert(pid, signals::pidfd(pid).unwrap());
         assert!(pools.is_others(other, pid));
         // Its end may be held until its output was read.
-        assert_eq!(pools.reaped(pid), [PidOwner { id: one, claim: PidClaim::Worker }]);
+        let owner = PidOwner { id: one, claim: PidClaim::Worker };
+        assert_eq!(pools.reaped(pid, Moment::ZERO), [owner]);
         assert!(pools[one].state.knows(pid) && !pools.is_others(other, pid));
         announce(&mut pools[other], pid);
         pools[other].workers.insert(pid, signals::pidfd(pid).unwrap());
         assert_eq!(pools.owners_of(pid), [PidOwner { id: other, claim: PidClaim::Worker }]);
+    }
+
+    #[test]
+    fn the_number_of_a_zygote_that_was_reaped_may_be_a_worker_of_another_pool() {
+        let mut pools = pools(2);
+        let [one, other] = pools.ids()[..] else { panic!("two") };
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let (ours, _theirs) = Channel::pair().unwrap();
+        pools[one].zygote = Some(Zygote::new(Peer::over(pid, ours).unwrap()));
+        assert!(pools.is_others(other, pid));
+        let (owner, now) = (PidOwner { id: one, claim: PidClaim::Zygote }, Moment::from_secs(7));
+        assert_eq!(pools.reaped(pid, now), [owner]);
+        assert_eq!(pools[one].zygote.as_ref().unwrap().reaped, Some(now));
+        assert!(!pools.is_others(other, pid) && pools.reaped(pid, now).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! A running generation of a pool: its state, its zygote and its workers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -246,6 +246,16 @@ impl RunningPool {
     pub fn signal_zygote(&self, signal: Signal) {
         if let Some(zygote) = &self.zygote {
             zygote.peer.signal(signal);
+        }
+    }
+
+    /// Sends a signal to its processes but these.
+    pub fn signal_all_but(&self, others: &BTreeSet<i32>, signal: Signal) {
+        let workers = self.workers.keys().filter(|pid| !others.contains(pid));
+        workers.for_each(|pid| self.signal_worker(*pid, signal));
+        let zygote = self.zygote.as_ref().map(|zygote| zygote.peer.pid());
+        if zygote.is_some_and(|pid| !others.contains(&pid)) {
+            self.signal_zygote(signal);
         }
     }
 

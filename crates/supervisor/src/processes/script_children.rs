@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_control::token_bucket::TokenBucket;
 use maitred_os::proc::Stat;
@@ -38,6 +38,9 @@ const MAX_ROUNDS: usize = 4;
 
 /// Pause between two rounds, for all scripts together.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The same as a multiple of the time of a round: the kernel takes long to list many children.
+const PAUSE_BY_ROUND: u32 = 9;
 
 /// How long they are looked for. A script that starts more than are found by then keeps them.
 const LOOKED_FOR: Duration = Duration::from_secs(2);
@@ -229,8 +232,20 @@ impl ScriptChildren {
         if self.deadline().is_none_or(|at| now < at) {
             return Vec::new();
         }
-        self.next_at = now + PAUSE;
-        self.round(&RunningSystem, &ours(), now)
+        let began = Instant::now();
+        let over = self.round(&RunningSystem, &ours(), now);
+        self.pause(began.elapsed(), now);
+        over
+    }
+
+    /// A round began at `now` and took this long. The pause beyond the usual one is not a part of
+    /// the time for which processes are looked for.
+    fn pause(&mut self, took: Duration, now: Moment) {
+        let pause = PAUSE.max(took.saturating_mul(PAUSE_BY_ROUND));
+        self.next_at = now + took + pause;
+        for search in &mut self.searches {
+            search.until += pause - PAUSE;
+        }
     }
 
     fn round(

@@ -218,3 +218,15 @@ fn a_search_ends_with_its_time_and_where_a_new_worker_has_the_number() {
     assert!(ended.is_empty() && children.deadline().is_none());
     assert!(system.killed.borrow().is_empty());
 }
+
+#[test]
+fn rounds_have_a_tenth_of_the_time_however_long_they_take() {
+    let mut children = searching([70]);
+    children.pause(Duration::from_millis(1), NOW);
+    assert_eq!(children.deadline(), Some(NOW + Duration::from_millis(1) + PAUSE));
+    assert_eq!(children.searches[0].until, NOW + LOOKED_FOR);
+    let took = Duration::from_millis(500);
+    children.pause(took, NOW);
+    assert_eq!(children.deadline(), Some(NOW + 10 * took));
+    assert!(children.searches[0].until > NOW + 10 * took, "there is another round");
+}

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use maitred_config::{Config, LogTarget, Pool, PoolUser, RootOwner};
+use maitred_os::users::{self, Identity};
 
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
@@ -128,6 +129,16 @@ impl Pools {
         config.pools = found;
     }
 
+    /// The user that a pool runs as, where it has the same one in a new configuration whose users
+    /// have been found, and it cannot be looked up now.
+    pub fn lost_user(&self, pool: &Pool) -> Option<Identity> {
+        let PoolPlan { configured, settings, .. } = &self.current_of(&pool.name)?.plan;
+        let user = settings.identity.as_ref().filter(|_| pool.runs_as == configured.runs_as)?;
+        let name = pool.user.as_ref().unwrap_or(&user.name);
+        let is_lost = !users::can_be_looked_up(name, pool.group.as_deref());
+        is_lost.then(|| user.clone())
+    }
+
     /// The pools that run as other users than those of a new configuration.
     pub fn of_other_users(&self, config: &Config) -> BTreeSet<String> {
         let differs = |running: &&RunningPool| {
@@ -135,6 +146,14 @@ impl Pools {
             wanted.is_some_and(|wanted| wanted.runs_as != running.plan.configured.runs_as)
         };
         self.current().filter(differs).map(|running| running.name().to_owned()).collect()
+    }
+
+    /// The pools that run, and have no generation of this line of fronts.
+    pub fn without_line(&self, line: u32) -> BTreeSet<String> {
+        let of_line = self.current().filter(|running| running.line == line);
+        let of_line: BTreeSet<&str> = of_line.map(RunningPool::name).collect();
+        let names = self.current().map(RunningPool::name);
+        names.filter(|name| !of_line.contains(name)).map(str::to_owned).collect()
     }
 
     /// The pools that run, though no user may run the scripts of their document roots now.

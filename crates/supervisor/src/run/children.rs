@@ -5,23 +5,32 @@ use maitred_control::WorkerId;
 use maitred_os::fork::Ended;
 
 use super::Supervisor;
-use crate::jobs::UnitNumber;
+use crate::jobs::{Jobs, UnitNumber};
+use crate::limits::Moment;
 use crate::processes::adopt::{self, ChildCheck};
 use crate::processes::generation::{GenerationEvent, KillReason};
-use crate::processes::pools::{PidClaim, PidOwner, PoolId};
+use crate::processes::pools::{PidClaim, PidOwner, PoolId, Pools};
 
 /// The end of a child, and what it was when it was reaped.
 #[derive(Debug)]
 pub(super) struct ChildEnd {
     /// The end.
     pub ended: Ended,
-    /// The generations that had it.
+    /// The generations whose zygote or worker it was. Those whose zygotes have announced it are
+    /// known only when all reports of the turn are.
     pub owners: Vec<PidOwner>,
     /// The command or schedule that had it.
     pub job: Option<UnitNumber>,
 }
 
 impl ChildEnd {
+    /// The end of a child that was reaped just now. Its number may be another's from now on: no
+    /// job and no generation has it any more.
+    pub(super) fn of(ended: Ended, jobs: &mut Jobs, pools: &mut Pools, now: Moment) -> ChildEnd {
+        let job = jobs.reaped(ended.pid, ended.how);
+        ChildEnd { ended, owners: pools.reaped(ended.pid, now), job }
+    }
+
     /// Whether a generation had this process.
     pub(super) fn is_of(&self, id: PoolId, pid: i32) -> bool {
         self.ended.pid == pid && self.owners.iter().any(|owner| owner.id == id)
@@ -33,17 +42,21 @@ pub(super) fn is_held(id: PoolId, pid: i32, held: &[ChildEnd]) -> bool {
     held.iter().any(|held| held.is_of(id, pid))
 }
 
-/// Whether the process that was reaped is the owner's, and not only announced by it. The seat of a
-/// process with the same number, whose end is `held`, still has that number.
-fn is_new(owner: &PidOwner, pid: i32, held: &[ChildEnd]) -> bool {
-    owner.claim != PidClaim::Announced || !is_held(owner.id, pid, held)
+/// The generations whose zygotes have announced a process that was reaped, and that no generation
+/// had. The seat of a process with the same number, whose end is `held`, still has that number.
+fn announcers(pools: &Pools, pid: i32, held: &[ChildEnd]) -> Vec<PidOwner> {
+    let mut owners = pools.owners_of(pid);
+    owners.retain(|owner| owner.claim == PidClaim::Announced && !is_held(owner.id, pid, held));
+    owners
 }
 
 impl Supervisor {
     /// A zygote reports that it forked a worker. It may report any pid.
     pub(super) fn worker_announced(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
         // A seat of its own may still have the number: its end waits no longer.
-        let is_of_this = |held: &mut ChildEnd| held.is_of(id, pid);
+        let is_of_this = |end: &mut ChildEnd| end.is_of(id, pid);
+        let reaped: Vec<ChildEnd> = self.reaped.extract_if(.., is_of_this).collect();
+        reaped.into_iter().for_each(|end| self.collect(end));
         let held: Vec<ChildEnd> = self.held.extract_if(.., is_of_this).collect();
         for end in held {
             self.settle(end);
@@ -79,6 +92,15 @@ impl Supervisor {
     /// Whether the supervisor has started this process for another purpose than a pool's requests.
     /// Commands and writers of slow logs have the user of a pool.
     fn is_own_process(&self, pid: i32) -> bool {
+        if self.jobs.is_process(pid) {
+            return true;
+        }
+        // The number of one that was reaped in this turn may be another's.
+        let was_reaped = self.reaped.iter().any(|end| end.ended.pid == pid);
+        !was_reaped && self.is_of_server(pid)
+    }
+
+    fn is_of_server(&self, pid: i32) -> bool {
         self.fronts.line_of(pid).is_some()
             || self.upgrader.is_trial(pid)
             || self.lookups.is_process(pid)
@@ -88,24 +110,23 @@ impl Supervisor {
             || self.memory_reader.is_process(pid)
             || self.slowlog_writers.is_process(pid)
             || self.pipe_reader.pids().contains(&pid)
-            || self.jobs.is_process(pid)
     }
 
     pub(super) fn zygote_broke_rules(&mut self, id: PoolId) {
         self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::BrokeRules));
     }
 
-    /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
-    pub(super) fn collect(&mut self, ended: Ended) {
-        self.script_children.reaped(ended.pid);
-        let job = self.jobs.reaped(ended.pid, ended.how);
-        let mut owners = self.pools.reaped(ended.pid);
-        owners.retain(|owner| is_new(owner, ended.pid, &self.held));
-        if job.is_none() {
-            // A zygote may have announced it, which does not delay its end.
-            self.own_process_ended(&ended);
+    /// The end of a child counts: of the front, a zygote, a worker, or an orphan that became our
+    /// child.
+    pub(super) fn collect(&mut self, mut end: ChildEnd) {
+        if end.owners.is_empty() {
+            end.owners = announcers(&self.pools, end.ended.pid, &self.held);
         }
-        if let Some(end) = self.hold_for_output(ChildEnd { ended, owners, job }) {
+        if end.job.is_none() {
+            // A zygote may have announced it, which does not delay its end.
+            self.own_process_ended(&end.ended);
+        }
+        if let Some(end) = self.hold_for_output(end) {
             self.settle(end);
         }
     }
@@ -162,22 +183,54 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use maitred_os::fork::HowEnded;
+    use maitred_os::signals;
 
     use super::*;
+    use crate::jobs;
+    use crate::processes::pools::tests::{announce, pools};
+
+    fn own_pid() -> i32 {
+        i32::try_from(std::process::id()).unwrap()
+    }
+
+    fn end_of(pid: i32) -> Ended {
+        Ended { pid, how: HowEnded::Exited(0), core_dumped: false }
+    }
 
     #[test]
-    fn a_zygote_that_has_the_number_of_a_worker_whose_end_is_held_is_a_process_of_its_own() {
-        const PID: i32 = 7;
-        let (id, other) = (PoolId::of(1), PoolId::of(2));
-        let owner = |id, claim| PidOwner { id, claim };
-        let ended = Ended { pid: PID, how: HowEnded::Exited(0), core_dumped: false };
-        let owners = vec![owner(id, PidClaim::Worker)];
-        let held = [ChildEnd { ended, owners, job: None }];
-        for claim in [PidClaim::Zygote, PidClaim::Worker] {
-            assert!(is_new(&owner(id, claim), PID, &held), "{claim:?}");
-        }
-        assert!(!is_new(&owner(id, PidClaim::Announced), PID, &held), "it is the seat of the held");
-        assert!(is_new(&owner(id, PidClaim::Announced), PID + 1, &held));
-        assert!(is_new(&owner(other, PidClaim::Announced), PID, &held));
+    fn no_job_and_no_generation_has_a_child_from_when_it_is_reaped() {
+        let (mut jobs, mut pools, pid) =
+            (jobs::tests::with_process(own_pid()), pools(2), own_pid());
+        let [one, other] = pools.ids()[..] else { panic!("two") };
+        announce(&mut pools[one], pid);
+        pools[one].workers.insert(pid, signals::pidfd(pid).unwrap());
+        assert!(jobs.is_process(pid) && pools.is_others(other, pid));
+        let end = ChildEnd::of(end_of(pid), &mut jobs, &mut pools, Moment::ZERO);
+        assert!(!jobs.is_process(pid) && !pools.is_others(other, pid));
+        assert_eq!(end.owners, [PidOwner { id: one, claim: PidClaim::Worker }]);
+        assert!(end.job.is_some());
+        // Another process has the number, and ends in the same turn.
+        let end = ChildEnd::of(end_of(pid), &mut jobs, &mut pools, Moment::ZERO);
+        assert!(end.owners.is_empty() && end.job.is_none());
+    }
+
+    #[test]
+    fn a_process_that_no_generation_had_is_of_those_whose_zygotes_have_announced_it() {
+        let (mut pools, pid) = (pools(2), own_pid());
+        let [one, other] = pools.ids()[..] else { panic!("two") };
+        assert_eq!(announcers(&pools, pid, &[]), []);
+        announce(&mut pools[one], pid);
+        let owner = PidOwner { id: one, claim: PidClaim::Announced };
+        assert_eq!(announcers(&pools, pid, &[]), [owner]);
+        let held = |id, pid| {
+            let owners = vec![PidOwner { id, claim: PidClaim::Worker }];
+            [ChildEnd { ended: end_of(pid), owners, job: None }]
+        };
+        assert_eq!(announcers(&pools, pid, &held(one, pid)), [], "it is the seat of the held");
+        assert_eq!(announcers(&pools, pid, &held(one, pid + 1)), [owner]);
+        assert_eq!(announcers(&pools, pid, &held(other, pid)), [owner]);
+        // Another process has the number by now.
+        pools[other].workers.insert(pid, signals::pidfd(pid).unwrap());
+        assert_eq!(announcers(&pools, pid, &[]), []);
     }
 }

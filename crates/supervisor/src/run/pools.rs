@@ -427,12 +427,8 @@ impl Supervisor {
         }
     }
 
-    /// A zygote was reaped.
+    /// A zygote has ended.
     pub(super) fn zygote_reaped(&mut self, id: PoolId, how: HowEnded) {
-        let now = self.now();
-        if let Some(zygote) = &mut self.pools[id].zygote {
-            zygote.reaped = Some(now);
-        }
         if self.pools[id].state.zygote_leaves() {
             // It was dismissed.
             return;

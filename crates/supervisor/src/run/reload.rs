@@ -266,6 +266,8 @@ impl Supervisor {
             return self.reloader.finish(reload.ticket, Err(why));
         }
         self.change_users(&mut reload);
+        // A pool that did not run has no jobs of its own.
+        self.jobs.retire_pools(&reload.changes.added, self.now());
         self.use_configuration(&mut reload);
         self.end_jobs_of_former_users(&reload.changes);
         let PoolChanges { removed, stopped, .. } = &reload.changes;

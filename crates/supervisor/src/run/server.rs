@@ -230,18 +230,21 @@ impl Supervisor {
     /// Sends a signal to every child: our processes, and orphans that became our children. Those
     /// that read pipes are ended last.
     pub(super) fn signal_all(&self, signal: Signal) {
-        let fronts = self.fronts.iter().map(|(_, peer)| peer.pid());
-        let known = fronts.chain(self.pools.iter().flat_map(RunningPool::pids));
-        let mut all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+        let mut children: BTreeSet<i32> = adopt::children().into_iter().collect();
         for pid in self.pipe_reader.pids() {
-            all.remove(&pid);
+            children.remove(&pid);
         }
-        for pid in all {
-            // No pid is reused before we have reaped it. A process that has ended needs no signal.
-            if let Ok(pidfd) = signals::pidfd(pid) {
+        for pid in &children {
+            // Ours until we reap it. A process that has ended needs no signal.
+            if let Ok(pidfd) = signals::pidfd(*pid) {
                 let _ = signals::send_to(pidfd.as_fd(), signal);
             }
         }
+        // The kernel's list may lack some while others end (proc(5)).
+        for (_, peer) in self.fronts.iter().filter(|(_, peer)| !children.contains(&peer.pid())) {
+            peer.signal(signal);
+        }
+        self.pools.iter().for_each(|running| running.signal_all_but(&children, signal));
     }
 
     /// Logs exits and recurring errors that are due.

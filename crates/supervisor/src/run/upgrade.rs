@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 
-use maitred_config::Section;
+use maitred_config::{Config, Pool, Section};
 use maitred_os::spawn::{self, Program};
 use tracing::{error, info};
 
 use super::Supervisor;
+use crate::error::Error;
 use crate::fronts::Front;
 use crate::limits::STILL_ZYGOTES;
 use crate::logging::exit_reports::log_exits;
@@ -17,6 +18,7 @@ use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::system::faults::{Fault, Loss};
+use crate::system::identity;
 use crate::upgrade::handover::{HandoverState, Running};
 use crate::upgrade::{TAKE_OVER, TRY_TAKE_OVER, UpgradeStep};
 
@@ -200,7 +202,7 @@ impl Supervisor {
             if faults.stops_pool(&pool.name) && self.pools.current_of(&pool.name).is_none() {
                 continue;
             }
-            match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
+            match self.plan_trial(pool, &config) {
                 Ok(mut plan) => {
                     plan.settings.cache_size = self.pools.opcache_size(pool, &config);
                     let generation = self.pools.next_generation();
@@ -224,6 +226,13 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Plans a pool. One that serves goes on with its user while that cannot be looked up.
+    fn plan_trial(&self, pool: &Pool, config: &Config) -> Result<PoolPlan, Error> {
+        let found = identity::of_pool(pool, config);
+        let user = found.or_else(|why| self.pools.lost_user(pool).map(Some).ok_or(why))?;
+        PoolPlan::make_as(user, pool, config, &self.plan.programs, self.plan.threads)
     }
 
     /// Looks up the users of the configuration in use, which are others from now on if `changes`.
@@ -278,10 +287,11 @@ impl Supervisor {
     pub(super) fn front_has_taken_over(&mut self) {
         self.upgrader.end();
         // Before the former generations leave, whose users may be others.
-        let to_other_users = self.pools.of_other_users(&self.plan.config);
-        self.jobs.retire_pools(&to_other_users, self.now());
-        self.follow_jobs(|_| false);
         let line = self.fronts.line();
+        let to_other_users = self.pools.of_other_users(&self.plan.config);
+        let stopped = self.pools.without_line(line);
+        self.jobs.retire_pools(&(&to_other_users | &stopped), self.now());
+        self.follow_jobs(|name| stopped.contains(name));
         let handed_over = self.fronts.hand_over(self.now());
         let draining = handed_over.filter(|(_, runs)| *runs).map(|(old, _)| old);
         for id in self.pools.ids() {
