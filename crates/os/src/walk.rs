@@ -146,7 +146,7 @@ impl fmt::Display for Stopped {
 
 impl fmt::Display for Foreign {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (link, target) = (self.link.display(), self.target.display());
+        let (link, target) = (printable(&self.link), printable(&self.target));
         let [owner, folder, owned] =
             [self.owner, self.folder_owner, self.target_owner].map(users::name_of);
         if self.owner == 0 {
@@ -176,6 +176,12 @@ impl From<Stopped> for io::Error {
             }
         }
     }
+}
+
+/// A path with control characters escaped: a tenant chooses the names of its folders and files, and
+/// may not write lines to a log or commands to a terminal by them.
+pub fn printable(path: &Path) -> String {
+    path.to_string_lossy().escape_debug().to_string()
 }
 
 /// Follows `path` to its end. The last name may be missing; all before are folders.
