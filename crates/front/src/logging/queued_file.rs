@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -19,6 +19,11 @@ use crate::logging::repeated::RepeatedErrors;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Most bytes of lines that wait for one file, or are being written to it. More lines are lost.
 const QUEUE_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes that wait for all files together, beyond [`OWN_BYTES`] of each. A file may have as
+/// many of them as are free: a tenant may hold the locks of any number of files.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that may wait for a file whatever waits for others.
+const OWN_BYTES: usize = 64 * 1024;
 /// A thread without lines ends after this long; the next lines start another.
 const IDLE: Duration = Duration::from_secs(10);
 /// Bytes of the stack of a thread.
@@ -32,10 +37,15 @@ const OTHERS: u32 = 0o007;
 /// Permissions of a file's group.
 const GROUP: u32 = 0o070;
 
+/// Bytes of lines that wait for all files.
+#[derive(Debug, Default)]
+pub struct QueuedBytes(AtomicUsize);
+
 /// A log file, and the lines that wait for it.
 #[derive(Debug)]
 pub struct QueuedFile {
     path: PathBuf,
+    all: Arc<QueuedBytes>,
     state: Mutex<State>,
     /// It has lines that no thread was asked to write.
     is_behind: AtomicBool,
@@ -74,17 +84,18 @@ impl Display for NoRoom<'_> {
         write!(
             to,
             "writes to {path} take too long (a slow disk, a process that locks the file, or the \
-             limit of threads)"
+             limit of threads), or too many lines wait for other files"
         )
     }
 }
 
 impl QueuedFile {
-    /// A file that the supervisor has opened at `path`.
-    pub fn new(path: PathBuf, file: OwnedFd) -> QueuedFile {
+    /// A file that the supervisor has opened at `path`; its lines are part of `all`.
+    pub fn new(path: PathBuf, file: OwnedFd, all: Arc<QueuedBytes>) -> QueuedFile {
         let is_roots = only_root_opens(&file);
         QueuedFile {
             path,
+            all,
             state: Mutex::new(State {
                 file: Arc::new(File::from(file).into()),
                 is_roots,
@@ -116,11 +127,11 @@ impl QueuedFile {
     /// enough lines.
     pub fn add(self: &Arc<Self>, line: &[u8], troubles: &Arc<RepeatedErrors>) {
         let mut state = self.lock();
-        if !state.has_room(line) {
+        if !self.has_room(&state, line) {
             drop(state);
             return troubles.lines_lost(1, &NoRoom(self));
         }
-        state.put(line);
+        self.put(&mut state, line);
         match state.lines.len() >= BUFFER_BYTES {
             true => self.write_queued(&mut state, troubles),
             false => self.is_behind.store(true, Ordering::Release),
@@ -136,11 +147,11 @@ impl QueuedFile {
             drop(state);
             return write(&file, line, troubles);
         }
-        if !state.has_room(line) {
+        if !self.has_room(&state, line) {
             drop(state);
             return troubles.lines_lost(1, &NoRoom(self));
         }
-        state.put(line);
+        self.put(&mut state, line);
         self.write_queued(&mut state, troubles);
         let (now, wanted) = (Instant::now(), state.queued);
         if state.paused_until.is_some_and(|until| now < until) {
@@ -197,6 +208,7 @@ impl QueuedFile {
                 // No other process can lock the file.
                 let lines = std::mem::take(&mut state.lines);
                 write(&state.file, &lines, troubles);
+                self.all.remove(lines.len());
                 state.done += lines.len() as u64;
                 state.is_due = false;
             }
@@ -219,6 +231,7 @@ impl QueuedFile {
                 // The last use of a file that was opened again closes it.
                 drop(file);
                 state = self.lock();
+                self.all.remove(state.in_write);
                 state.done += state.in_write as u64;
                 state.in_write = 0;
                 lines.clear();
@@ -238,19 +251,40 @@ impl QueuedFile {
         }
     }
 
+    fn has_room(&self, state: &State, line: &[u8]) -> bool {
+        let wanted = state.lines.len() + state.in_write + line.len();
+        wanted <= OWN_BYTES || wanted <= QUEUE_BYTES.min(self.all.free())
+    }
+
+    fn put(&self, state: &mut State, line: &[u8]) {
+        self.all.add(line.len());
+        state.lines.extend_from_slice(line);
+        state.queued += line.len() as u64;
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn has_room(&self, line: &[u8]) -> bool {
-        self.lines.len() + self.in_write + line.len() <= QUEUE_BYTES
+impl Drop for QueuedFile {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.all.remove(state.lines.len());
+    }
+}
+
+impl QueuedBytes {
+    fn free(&self) -> usize {
+        COMMON_BYTES.saturating_sub(self.0.load(Ordering::Relaxed))
     }
 
-    fn put(&mut self, line: &[u8]) {
-        self.lines.extend_from_slice(line);
-        self.queued += line.len() as u64;
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -267,5 +301,48 @@ fn only_root_opens(file: &OwnedFd) -> bool {
 fn write(file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
     if let Err(LostLines { count, why }) = file.write(lines) {
         troubles.lines_lost(count, &why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::PipeReader;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A file that takes no more lines than a pipe holds, until its reader is dropped.
+    fn slow_file(all: &Arc<QueuedBytes>) -> (PipeReader, Arc<QueuedFile>) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let writer = File::from(OwnedFd::from(writer));
+        // One that only root opens would be written directly.
+        writer.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+        let path = PathBuf::from("/srv/access.log");
+        (reader, Arc::new(QueuedFile::new(path, writer.into(), all.clone())))
+    }
+
+    #[test]
+    fn files_that_take_no_lines_share_a_limit_and_leave_others_room() {
+        let (all, troubles) = (Arc::new(QueuedBytes::default()), Arc::default());
+        let line = [&[b'x'; BUFFER_BYTES - 1], &b"\n"[..]].concat();
+        let files: Vec<_> = (0..50).map(|_| slow_file(&all)).collect();
+        for (_, file) in &files {
+            for _ in 0..2 * QUEUE_BYTES / BUFFER_BYTES {
+                file.add(&line, &troubles);
+            }
+        }
+        let waiting = all.0.load(Ordering::Relaxed);
+        let most = COMMON_BYTES + files.len() * OWN_BYTES;
+        assert!((COMMON_BYTES / 2..most).contains(&waiting), "{waiting}");
+        let (reader, last) = slow_file(&all);
+        last.add(&line, &troubles);
+        assert_eq!(last.lock().queued, BUFFER_BYTES as u64);
+        drop(reader);
+        let mut files: Vec<_> = files.into_iter().map(|(_, file)| file).collect();
+        files.push(last);
+        for file in files {
+            file.finish(Duration::from_secs(60), &troubles);
+        }
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }
