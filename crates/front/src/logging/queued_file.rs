@@ -3,7 +3,6 @@
 //! whose file system does not respond), and a write waits for that lock, whatever `O_NONBLOCK`
 //! says. Then lines wait in a bounded queue, and no request waits for them.
 
-use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -76,18 +75,8 @@ struct State {
 }
 
 /// The reason that lines are lost when the queue is full.
-struct NoRoom<'a>(&'a QueuedFile);
-
-impl Display for NoRoom<'_> {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        let path = self.0.path.display();
-        write!(
-            to,
-            "writes to {path} take too long (a slow disk, a process that locks the file, or the \
-             limit of threads), or too many lines wait for other files"
-        )
-    }
-}
+const NO_ROOM: &str = "writes to it take too long (a slow disk, a process that locks the file, or \
+                       the limit of threads), or too many lines wait for other files";
 
 impl QueuedFile {
     /// A file that the supervisor has opened at `path`; its lines are part of `all`.
@@ -129,7 +118,7 @@ impl QueuedFile {
         let mut state = self.lock();
         if !self.has_room(&state, line) {
             drop(state);
-            return troubles.lines_lost(1, &NoRoom(self));
+            return troubles.lines_lost(Some(&self.path), 1, &NO_ROOM);
         }
         self.put(&mut state, line);
         match state.lines.len() >= BUFFER_BYTES {
@@ -145,11 +134,11 @@ impl QueuedFile {
         if state.is_roots {
             let file = state.file.clone();
             drop(state);
-            return write(&file, line, troubles);
+            return self.write(&file, line, troubles);
         }
         if !self.has_room(&state, line) {
             drop(state);
-            return troubles.lines_lost(1, &NoRoom(self));
+            return troubles.lines_lost(Some(&self.path), 1, &NO_ROOM);
         }
         self.put(&mut state, line);
         self.write_queued(&mut state, troubles);
@@ -177,7 +166,7 @@ impl QueuedFile {
         let lost = memchr::memchr_iter(b'\n', &state.lines).count() as u64;
         drop(state);
         if lost > 0 {
-            troubles.lines_lost(lost, &NoRoom(self));
+            troubles.lines_lost(Some(&self.path), lost, &NO_ROOM);
         }
     }
 
@@ -207,7 +196,7 @@ impl QueuedFile {
             if !state.is_running && state.is_roots {
                 // No other process can lock the file.
                 let lines = std::mem::take(&mut state.lines);
-                write(&state.file, &lines, troubles);
+                self.write(&state.file, &lines, troubles);
                 self.all.remove(lines.len());
                 state.done += lines.len() as u64;
                 state.is_due = false;
@@ -227,7 +216,7 @@ impl QueuedFile {
                 let (file, mut lines) = (state.file.clone(), std::mem::take(&mut state.lines));
                 state.in_write = lines.len();
                 drop(state);
-                write(&file, &lines, troubles);
+                self.write(&file, &lines, troubles);
                 // The last use of a file that was opened again closes it.
                 drop(file);
                 state = self.lock();
@@ -248,6 +237,13 @@ impl QueuedFile {
                 state.is_running = false;
                 return;
             }
+        }
+    }
+
+    /// Writes lines. A log that cannot be written must not stop the server.
+    fn write(&self, file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
+        if let Err(LostLines { count, why }) = file.write(lines) {
+            troubles.lines_lost(Some(&self.path), count, &why);
         }
     }
 
@@ -295,13 +291,6 @@ fn only_root_opens(file: &OwnedFd) -> bool {
             && found.st_mode & OTHERS == 0
             && (found.st_gid == 0 || found.st_mode & GROUP == 0)
     })
-}
-
-/// Writes lines. A log that cannot be written must not stop the server.
-fn write(file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
-    if let Err(LostLines { count, why }) = file.write(lines) {
-        troubles.lines_lost(count, &why);
-    }
 }
 
 #[cfg(test)]
