@@ -514,11 +514,11 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
     Ok(OpenedPath { fd, facts })
 }
 
-/// Whether a folder has an access control list beyond its mode, or a default one. An unreadable one
-/// counts.
-fn has_list(folder: &OwnedFd) -> bool {
+/// Whether a file or folder has an access control list beyond its mode, or a default one. An
+/// unreadable one counts.
+pub fn has_list(file: &OwnedFd) -> bool {
     const LISTS: [&str; 2] = [crate::sockets::acl::ATTRIBUTE, crate::sockets::acl::OF_NEW_FILES];
-    let path = path_of(folder);
+    let path = path_of(file);
     // Nothing is read: only its length is requested.
     let has = |list| match rustix::fs::getxattr(&path, list, &mut [0_u8; 0]) {
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => false,

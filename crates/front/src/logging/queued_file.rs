@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use maitred_os::walk;
+
 use crate::logging::line_file::{LineFile, LostLines};
 use crate::logging::repeated::RepeatedErrors;
 
@@ -284,12 +286,14 @@ impl QueuedBytes {
     }
 }
 
-/// Whether a file cannot be opened by users other than root, and so not be locked by them.
+/// Whether a file cannot be opened by users other than root, and so not be locked by them. With an
+/// access control list, the permissions of the group are the most that any of its users has.
 fn only_root_opens(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|found| {
+        let is_groups = found.st_mode & GROUP != 0;
         found.st_uid == 0
             && found.st_mode & OTHERS == 0
-            && (found.st_gid == 0 || found.st_mode & GROUP == 0)
+            && (!is_groups || (found.st_gid == 0 && !walk::has_list(file)))
     })
 }
 
@@ -333,5 +337,20 @@ mod tests {
             file.finish(Duration::from_secs(60), &troubles);
         }
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_of_roots_that_a_list_opens_to_another_user_is_not_roots_alone() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: only root has files of root's");
+        }
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = OwnedFd::from(named.reopen().unwrap());
+        rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o660)).unwrap();
+        assert!(only_root_opens(&file));
+        let mut set = std::process::Command::new("setfacl");
+        let set = set.args(["-m", "u:nobody:rw"]).arg(named.path()).status();
+        assert!(set.expect("the tests need setfacl (package acl)").success());
+        assert!(!only_root_opens(&file));
     }
 }
