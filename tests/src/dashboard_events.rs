@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::wait;
 use serde_json::{Value, json};
 
 /// The stream of a dashboard.
@@ -41,6 +42,18 @@ impl Events {
         let mut line = String::new();
         self.bytes += self.input.read_line(&mut line).expect("the stream goes on");
         line.trim_end().to_owned()
+    }
+
+    /// Waits until the server ends the stream.
+    ///
+    /// # Panics
+    /// When it goes on for too long.
+    pub fn wait_for_end(&mut self) {
+        let mut line = String::new();
+        wait::until_true("the end of the stream", || {
+            line.clear();
+            self.input.read_line(&mut line).expect("the stream ends in order") == 0
+        });
     }
 
     /// The next event of this name.

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use maitred_tests::dashboard_events::Events;
-use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root, set_mode};
 use maitred_tests::{Target, ports, wait};
 use serde_json::{Value, json};
@@ -146,6 +146,53 @@ fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
     assert_eq!(with_token(listener, "/metrics", "anotherTokenOfEnoughLetters").status, 200);
     let log = server.log().since(0).join("\n");
     assert!(!log.contains(TOKEN) && !log.contains("anotherToken"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_reload_that_changes_what_a_client_may_see_ends_its_stream() {
+    let (root, listener) = (scripts(), ports::free_address());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, TOKEN).unwrap();
+    set_mode(&file, 0o600);
+    let admin = format!("admin = \"{listener}\"");
+    let server = setup(root.path(), false).top(&admin).start();
+    let mut events = Events::open(listener, "", "");
+    assert_eq!(events.next("state")["server"]["view"], "without queries");
+    if is_root() {
+        // A reload that changes none of its rights leaves it alone.
+        server.reload();
+        events.next("sample");
+        server.configure(&setup(root.path(), true).top(&admin));
+        assert!(server.reload().contains("reloaded"));
+        events.wait_for_end();
+        events = Events::open(listener, "", "");
+        assert_eq!(events.next("state")["server"]["view"], "without requests");
+    }
+    let with_token = setup(root.path(), false).top(&admin);
+    server.configure(&with_token.top(&format!("admin_token_file = {file:?}")));
+    assert!(server.reload().contains("reloaded"));
+    events.wait_for_end();
+    assert_eq!(http::get(listener, "/dashboard/events").status, 401);
+
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let mut events = Events::open(listener, "", &token);
+    fs::write(&file, "anotherTokenOfEnoughLetters").unwrap();
+    server.reload();
+    events.wait_for_end();
+
+    // Connections of before outlive the listener.
+    let asked =
+        Request::get("/metrics").header("Authorization", "Bearer anotherTokenOfEnoughLetters");
+    let mut connection = Connection::open(listener);
+    assert_eq!(connection.ask(&asked).unwrap().status, 200);
+    let token = "Authorization: Bearer anotherTokenOfEnoughLetters\r\n";
+    let mut events = Events::open(listener, "", token);
+    server.configure(&setup(root.path(), false));
+    assert!(server.reload().contains("reloaded"));
+    events.wait_for_end();
+    assert_eq!(connection.ask(&asked).unwrap().status, 421);
     server.stop();
 }
 

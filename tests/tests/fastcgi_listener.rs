@@ -8,7 +8,7 @@ use maitred_fastcgi::ProtocolStatus;
 use maitred_tests::fastcgi::{Answered, Wire, begin, head, params, record, request};
 use maitred_tests::fpm::{Daemon, Listener, Which, usual};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::document_root;
+use maitred_tests::server::{Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -377,6 +377,29 @@ fn a_path_of_the_web_server_adds_no_line_to_the_log() {
     let logged = |line: &str| line.contains("forged");
     let line = site.daemon.log().find_since(mark, wait::DEADLINE, logged).expect("it is logged");
     assert!(line.contains("die.php") && !line.contains('\x1b'), "{line:?}");
+}
+
+#[test]
+fn such_a_path_adds_none_where_its_response_cannot_be_spooled() {
+    let large = "<?php for ($i = 0; $i < 1000; $i++) { echo str_repeat('y', 65536); }";
+    let root = document_root(&[("large.php", large)]);
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    maitred_tests::server::set_mode(folder.path(), 0o755);
+    let (spool, socket) = (folder.path().join("spool"), folder.path().join("www.sock"));
+    let setup = Setup::new(root.path()).spool(&spool);
+    let server = setup.pool(&format!("listen = {socket:?}")).start();
+    fs::remove_dir(&spool).expect("a folder can be removed");
+    let mark = server.log().mark();
+    let mut all = params(root.path(), "/large.php/x", &[]);
+    let (_, script) = all.iter_mut().find(|(name, _)| name == "SCRIPT_FILENAME").expect("a script");
+    script.push_str("\nforged \x1b[2J");
+    let mut wire = Wire::connect(&socket);
+    wire.send(&request(1, true, &all, b""));
+    let logged = |line: &str| line.contains("could not be spooled");
+    let line = server.log().find_since(mark, wait::DEADLINE, logged).expect("it is logged");
+    assert!(line.contains("/x forged ") && !line.contains('\x1b'), "{line:?}");
+    drop(wire);
+    server.stop();
 }
 
 #[test]

@@ -294,6 +294,41 @@ fn a_link_below_the_root_is_not_followed_through_a_link_of_another_user() {
     assert!(said.contains(&of_tenant), "{said}");
 }
 
+#[test]
+fn links_of_a_tenant_neither_fill_the_log_nor_forge_lines_there() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    let server = machine.setup().start();
+    let mark = server.log().mark();
+    let secret = machine.path("b/shared/dump.sql");
+    fs::create_dir(machine.path("a/d\nforged")).expect("a folder can be made");
+    machine.give("a/d\nforged", TENANT);
+    machine.link("a/d\nforged/shared", &machine.path("b/shared"), TENANT);
+    machine.link("a/public/evil", &machine.path("a/d\nforged/shared/dump.sql"), TENANT);
+    machine.link("a/public/x\nforged", &secret, TENANT);
+    assert_refused(&server, "/evil");
+    server.expect_log(mark, "d\\nforged");
+    for number in 0..100 {
+        machine.link(&format!("a/public/l{number}"), &secret, TENANT);
+    }
+    let requested = |number: i32| assert_refused(&server, &format!("/l{number}"));
+    (0..100).chain(0..100).for_each(requested);
+    server.expect_log(mark, "more symbolic links lead out");
+    let log = server.log_text();
+    assert!(!log.lines().any(|line| line.starts_with("forged")), "{log}");
+    assert!(log.lines().filter(|line| line.contains("symbolic link")).count() < 20, "{log}");
+    let output = Command::new(maitred_program())
+        .args(["check", "--config"])
+        .arg(server.configuration())
+        .output()
+        .expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("x\\nforged"), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("maitred: forged")), "{said}");
+}
+
 /// A script that is booted once. It leaves a file of its user's in `boots` with each boot. On
 /// request it puts another folder in the place of its document root, and asks for a restart.
 const MOVES: &str = r"<?php

@@ -244,8 +244,7 @@ fn append_to(reached: &Reached, mode: u32) -> io::Result<File> {
         return Ok(with_rights(creator(&folder.facts), open)??.into());
     };
     if let Err(why) = judge(&folder.facts, &entry.facts) {
-        let at = reached.real_name();
-        let said = format!("{} {why}", at.display());
+        let said = format!("{} {why}", walk::printable(&reached.real_name()));
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
     }
     Ok(rustix::fs::open(entry.path(), APPEND, Mode::empty())?.into())

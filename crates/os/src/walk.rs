@@ -146,7 +146,7 @@ impl fmt::Display for Stopped {
 
 impl fmt::Display for Foreign {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (link, target) = (self.link.display(), self.target.display());
+        let (link, target) = (printable(&self.link), printable(&self.target));
         let [owner, folder, owned] =
             [self.owner, self.folder_owner, self.target_owner].map(users::name_of);
         if self.owner == 0 {
@@ -176,6 +176,12 @@ impl From<Stopped> for io::Error {
             }
         }
     }
+}
+
+/// A path with control characters escaped: a tenant chooses the names of its folders and files, and
+/// may not write lines to a log or commands to a terminal by them.
+pub fn printable(path: &Path) -> String {
+    path.to_string_lossy().escape_debug().to_string()
 }
 
 /// Follows `path` to its end. The last name may be missing; all before are folders.
@@ -508,11 +514,11 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
     Ok(OpenedPath { fd, facts })
 }
 
-/// Whether a folder has an access control list beyond its mode, or a default one. An unreadable one
-/// counts.
-fn has_list(folder: &OwnedFd) -> bool {
+/// Whether a file or folder has an access control list beyond its mode, or a default one. An
+/// unreadable one counts.
+pub fn has_list(file: &OwnedFd) -> bool {
     const LISTS: [&str; 2] = [crate::sockets::acl::ATTRIBUTE, crate::sockets::acl::OF_NEW_FILES];
-    let path = path_of(folder);
+    let path = path_of(file);
     // Nothing is read: only its length is requested.
     let has = |list| match rustix::fs::getxattr(&path, list, &mut [0_u8; 0]) {
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => false,

@@ -19,6 +19,8 @@ pub enum Refused {
     NoToken,
     /// The user of the peer has no access.
     WrongUser,
+    /// A reload has removed the listener.
+    NoListener,
 }
 
 /// The pages that a client with this `Authorization` header may read.

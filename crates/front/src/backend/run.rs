@@ -23,7 +23,7 @@ use crate::http::server_timing;
 use crate::http::spool::Spool;
 use crate::http::spool_folder::{SpoolFolder, SpoolPlace};
 use crate::logging::request_lines::RequestLines;
-use crate::logging::script_messages::records;
+use crate::logging::script_messages::{printable, records};
 use crate::logging::terminal_lines;
 use crate::pool::exchange::{ExchangeEvent, QueueRequest};
 use crate::pool::queue::Priority;
@@ -380,16 +380,18 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
     }
 
     fn log_spool_error(&self, length: usize, error: &io::Error) {
-        if !self.run.backend.may_log(self.run.script.len()) {
-            return;
-        }
-        tracing::warn!(
-            "a response of {} could not be spooled to disk ({length} bytes to {}: {error}); the \
-             script waits for its client{}",
-            self.run.script,
-            self.run.spool.path.display(),
-            self.run.log_suffix(),
+        let (run, folder) = (self.run, self.run.spool.path.display());
+        let line = format!(
+            "a response of {} could not be spooled to disk ({length} bytes to {folder}: {error}); \
+             the script waits for its client{}",
+            run.script,
+            run.log_suffix(),
         );
+        // A web server in front sends decoded paths, which may have line ends and escapes in them.
+        let line = printable(&line);
+        if run.backend.may_log(line.len()) {
+            tracing::warn!("{line}");
+        }
     }
 
     /// The exchange has ended.

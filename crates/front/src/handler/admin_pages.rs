@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maitred_http1::{
-    CHUNK_END, LAST_CHUNK, Method, ResponseFraming, ResponseStart, response_framing,
+    CHUNK_END, Head, LAST_CHUNK, Method, ResponseFraming, ResponseStart, response_framing,
     write_chunk_header,
 };
 use serde_json::{Value, json};
@@ -78,7 +78,8 @@ pub async fn serve<C: HttpClient>(
         }
         Some(DashboardTarget::Events(pool)) => {
             let pool = pool.map(str::to_owned);
-            events(cx, view, pool.as_deref()).await
+            let rights = AdminRights { peer, view };
+            events(cx, rights, pool.as_deref()).await
         }
         None => {
             let page = admin::page(&cx.thread.shared, cx.head, view).await;
@@ -100,8 +101,7 @@ fn admit<C: HttpClient>(
         let why = "Only this machine's own address or localhost leads here.";
         return Err(TextResponse::new(421, why));
     }
-    admin::decide(&sites.admin, peer, head.header("authorization")).map_err(|refused| match refused
-    {
+    view_of(sites, peer, head).map_err(|refused| match refused {
         Refused::NoToken => {
             let response = TextResponse::new(401, "A token is needed here (admin_token).");
             let challenge = if is_dashboard { BASIC_CHALLENGE } else { CHALLENGE };
@@ -110,7 +110,30 @@ fn admit<C: HttpClient>(
         Refused::WrongUser => {
             TextResponse::new(403, "This user may not read what is here (admin_users).")
         }
+        Refused::NoListener => {
+            TextResponse::new(421, "The configuration has no such admin listener any more.")
+        }
     })
+}
+
+/// The view of a client in the current configuration.
+fn view_of(sites: &Sites, peer: AdminPeer, head: &Head) -> Result<View, Refused> {
+    let access = sites.admin_access(peer).ok_or(Refused::NoListener)?;
+    admin::decide(access, peer, head.header("authorization"))
+}
+
+/// A client of the dashboard, and its view.
+#[derive(Clone, Copy)]
+struct AdminRights {
+    peer: AdminPeer,
+    view: View,
+}
+
+impl AdminRights {
+    /// Whether the client has the same view in the current configuration.
+    fn are_current(self, sites: &Sites, head: &Head) -> bool {
+        view_of(sites, self.peer, head) == Ok(self.view)
+    }
 }
 
 /// The details of a request. Only a client that may see everything gets its log lines.
@@ -174,11 +197,11 @@ async fn send_asset<C: HttpClient>(
     cx.send(&WholeResponse { headers: &headers, length: Some(body.len() as u64), ..response }).await
 }
 
-/// Sends the state of the server, and then what changes of it, until the client leaves or the front
-/// is to stop.
+/// Sends the state of the server, and then what changes of it, until the client leaves, a reload
+/// changes its rights, or the front is to stop.
 async fn events<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
-    view: View,
+    rights: AdminRights,
     pool: Option<&str>,
 ) -> io::Result<After> {
     if cx.head.kind() == Method::Head {
@@ -190,16 +213,19 @@ async fn events<C: HttpClient>(
     if !matches!(from, b"same-origin" | b"none") {
         return cx.refuse(TextResponse::new(403, "Events are for the dashboard's own page.")).await;
     }
-    let Some(_open) = OpenDashboard::another(view) else {
+    let Some(_open) = OpenDashboard::another(rights.view) else {
         let why = "There are as many open dashboards as there may be.";
         return cx.refuse(TextResponse::new(503, why)).await;
     };
     let thread = cx.thread.clone();
     let mut stream = EventStream::begin(cx)?;
-    let mut feed = DashboardFeed::new(&thread, view, pool);
+    let mut feed = DashboardFeed::new(&thread, rights.view, pool);
     let mut quiet_since = Instant::now();
     loop {
         let events = feed.next().await;
+        if !rights.are_current(&thread.sites(), cx.head) {
+            break;
+        }
         if !events.is_empty() {
             quiet_since = Instant::now();
             stream.send(cx.client, &events).await?;
@@ -266,11 +292,11 @@ impl EventStream {
         send_all(client, &out).await
     }
 
-    async fn end(&mut self, client: &mut impl HttpClient) -> io::Result<()> {
-        match self.framing {
-            ResponseFraming::Chunked => send_all(client, LAST_CHUNK).await,
-            _ => Ok(()),
+    async fn end(mut self, client: &mut impl HttpClient) -> io::Result<()> {
+        if self.framing == ResponseFraming::Chunked {
+            self.head.extend_from_slice(LAST_CHUNK);
         }
+        send_all(client, &self.head).await
     }
 }
 

@@ -69,7 +69,8 @@ async fn groups(
     let Some(groups) = file(context, thread, NamedFile::of_groups(request)) else {
         return Ok(Arc::default());
     };
-    let groups = thread.shared.porter.groups(&groups, &context.site.tenant).await;
+    let (root, tenant) = (&context.site.settings.root, &context.site.tenant);
+    let groups = thread.shared.porter.groups(&groups, root, tenant).await;
     let late = |TakesTooLong| TextResponse::new(503, UNAVAILABLE);
     Ok(groups.map_err(late)?.unwrap_or_default())
 }

@@ -174,7 +174,7 @@ impl AccessLog {
             };
             // A log that cannot be written must not stop the server.
             if let Err(LostLines { count, why }) = written {
-                self.troubles.lines_lost(count, &why);
+                self.troubles.lines_lost(None, count, &why);
             }
             lines.clear();
         });
@@ -216,7 +216,7 @@ impl AccessLog {
             _ => collector.message(severity, text, &[]),
         };
         if let Err(why) = collector.send(&message) {
-            self.troubles.lines_lost(1, &why);
+            self.troubles.lines_lost(None, 1, &why);
         }
     }
 }

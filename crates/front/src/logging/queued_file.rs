@@ -3,14 +3,15 @@
 //! whose file system does not respond), and a write waits for that lock, whatever `O_NONBLOCK`
 //! says. Then lines wait in a bounded queue, and no request waits for them.
 
-use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
+
+use maitred_os::walk;
 
 use crate::logging::line_file::{LineFile, LostLines};
 use crate::logging::repeated::RepeatedErrors;
@@ -19,6 +20,11 @@ use crate::logging::repeated::RepeatedErrors;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Most bytes of lines that wait for one file, or are being written to it. More lines are lost.
 const QUEUE_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes that wait for all files together, beyond [`OWN_BYTES`] of each. A file may have as
+/// many of them as are free: a tenant may hold the locks of any number of files.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that may wait for a file whatever waits for others.
+const OWN_BYTES: usize = 64 * 1024;
 /// A thread without lines ends after this long; the next lines start another.
 const IDLE: Duration = Duration::from_secs(10);
 /// Bytes of the stack of a thread.
@@ -32,10 +38,15 @@ const OTHERS: u32 = 0o007;
 /// Permissions of a file's group.
 const GROUP: u32 = 0o070;
 
+/// Bytes of lines that wait for all files.
+#[derive(Debug, Default)]
+pub struct QueuedBytes(AtomicUsize);
+
 /// A log file, and the lines that wait for it.
 #[derive(Debug)]
 pub struct QueuedFile {
     path: PathBuf,
+    all: Arc<QueuedBytes>,
     state: Mutex<State>,
     /// It has lines that no thread was asked to write.
     is_behind: AtomicBool,
@@ -66,25 +77,16 @@ struct State {
 }
 
 /// The reason that lines are lost when the queue is full.
-struct NoRoom<'a>(&'a QueuedFile);
-
-impl Display for NoRoom<'_> {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        let path = self.0.path.display();
-        write!(
-            to,
-            "writes to {path} take too long (a slow disk, a process that locks the file, or the \
-             limit of threads)"
-        )
-    }
-}
+const NO_ROOM: &str = "writes to it take too long (a slow disk, a process that locks the file, or \
+                       the limit of threads), or too many lines wait for other files";
 
 impl QueuedFile {
-    /// A file that the supervisor has opened at `path`.
-    pub fn new(path: PathBuf, file: OwnedFd) -> QueuedFile {
+    /// A file that the supervisor has opened at `path`; its lines are part of `all`.
+    pub fn new(path: PathBuf, file: OwnedFd, all: Arc<QueuedBytes>) -> QueuedFile {
         let is_roots = only_root_opens(&file);
         QueuedFile {
             path,
+            all,
             state: Mutex::new(State {
                 file: Arc::new(File::from(file).into()),
                 is_roots,
@@ -116,11 +118,11 @@ impl QueuedFile {
     /// enough lines.
     pub fn add(self: &Arc<Self>, line: &[u8], troubles: &Arc<RepeatedErrors>) {
         let mut state = self.lock();
-        if !state.has_room(line) {
+        if !self.has_room(&state, line) {
             drop(state);
-            return troubles.lines_lost(1, &NoRoom(self));
+            return troubles.lines_lost(Some(&self.path), 1, &NO_ROOM);
         }
-        state.put(line);
+        self.put(&mut state, line);
         match state.lines.len() >= BUFFER_BYTES {
             true => self.write_queued(&mut state, troubles),
             false => self.is_behind.store(true, Ordering::Release),
@@ -134,13 +136,13 @@ impl QueuedFile {
         if state.is_roots {
             let file = state.file.clone();
             drop(state);
-            return write(&file, line, troubles);
+            return self.write(&file, line, troubles);
         }
-        if !state.has_room(line) {
+        if !self.has_room(&state, line) {
             drop(state);
-            return troubles.lines_lost(1, &NoRoom(self));
+            return troubles.lines_lost(Some(&self.path), 1, &NO_ROOM);
         }
-        state.put(line);
+        self.put(&mut state, line);
         self.write_queued(&mut state, troubles);
         let (now, wanted) = (Instant::now(), state.queued);
         if state.paused_until.is_some_and(|until| now < until) {
@@ -166,7 +168,7 @@ impl QueuedFile {
         let lost = memchr::memchr_iter(b'\n', &state.lines).count() as u64;
         drop(state);
         if lost > 0 {
-            troubles.lines_lost(lost, &NoRoom(self));
+            troubles.lines_lost(Some(&self.path), lost, &NO_ROOM);
         }
     }
 
@@ -196,7 +198,8 @@ impl QueuedFile {
             if !state.is_running && state.is_roots {
                 // No other process can lock the file.
                 let lines = std::mem::take(&mut state.lines);
-                write(&state.file, &lines, troubles);
+                self.write(&state.file, &lines, troubles);
+                self.all.remove(lines.len());
                 state.done += lines.len() as u64;
                 state.is_due = false;
             }
@@ -215,10 +218,11 @@ impl QueuedFile {
                 let (file, mut lines) = (state.file.clone(), std::mem::take(&mut state.lines));
                 state.in_write = lines.len();
                 drop(state);
-                write(&file, &lines, troubles);
+                self.write(&file, &lines, troubles);
                 // The last use of a file that was opened again closes it.
                 drop(file);
                 state = self.lock();
+                self.all.remove(state.in_write);
                 state.done += state.in_write as u64;
                 state.in_write = 0;
                 lines.clear();
@@ -238,34 +242,115 @@ impl QueuedFile {
         }
     }
 
+    /// Writes lines. A log that cannot be written must not stop the server.
+    fn write(&self, file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
+        if let Err(LostLines { count, why }) = file.write(lines) {
+            troubles.lines_lost(Some(&self.path), count, &why);
+        }
+    }
+
+    fn has_room(&self, state: &State, line: &[u8]) -> bool {
+        let wanted = state.lines.len() + state.in_write + line.len();
+        wanted <= OWN_BYTES || wanted <= QUEUE_BYTES.min(self.all.free())
+    }
+
+    fn put(&self, state: &mut State, line: &[u8]) {
+        self.all.add(line.len());
+        state.lines.extend_from_slice(line);
+        state.queued += line.len() as u64;
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn has_room(&self, line: &[u8]) -> bool {
-        self.lines.len() + self.in_write + line.len() <= QUEUE_BYTES
-    }
-
-    fn put(&mut self, line: &[u8]) {
-        self.lines.extend_from_slice(line);
-        self.queued += line.len() as u64;
+impl Drop for QueuedFile {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.all.remove(state.lines.len());
     }
 }
 
-/// Whether a file cannot be opened by users other than root, and so not be locked by them.
+impl QueuedBytes {
+    fn free(&self) -> usize {
+        COMMON_BYTES.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether a file cannot be opened by users other than root, and so not be locked by them. With an
+/// access control list, the permissions of the group are the most that any of its users has.
 fn only_root_opens(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|found| {
+        let is_groups = found.st_mode & GROUP != 0;
         found.st_uid == 0
             && found.st_mode & OTHERS == 0
-            && (found.st_gid == 0 || found.st_mode & GROUP == 0)
+            && (!is_groups || (found.st_gid == 0 && !walk::has_list(file)))
     })
 }
 
-/// Writes lines. A log that cannot be written must not stop the server.
-fn write(file: &LineFile, lines: &[u8], troubles: &RepeatedErrors) {
-    if let Err(LostLines { count, why }) = file.write(lines) {
-        troubles.lines_lost(count, &why);
+#[cfg(test)]
+mod tests {
+    use std::io::PipeReader;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A file that takes no more lines than a pipe holds, until its reader is dropped.
+    fn slow_file(all: &Arc<QueuedBytes>) -> (PipeReader, Arc<QueuedFile>) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let writer = File::from(OwnedFd::from(writer));
+        // One that only root opens would be written directly.
+        writer.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+        let path = PathBuf::from("/srv/access.log");
+        (reader, Arc::new(QueuedFile::new(path, writer.into(), all.clone())))
+    }
+
+    #[test]
+    fn files_that_take_no_lines_share_a_limit_and_leave_others_room() {
+        let (all, troubles) = (Arc::new(QueuedBytes::default()), Arc::default());
+        let line = [&[b'x'; BUFFER_BYTES - 1], &b"\n"[..]].concat();
+        let files: Vec<_> = (0..50).map(|_| slow_file(&all)).collect();
+        for (_, file) in &files {
+            for _ in 0..2 * QUEUE_BYTES / BUFFER_BYTES {
+                file.add(&line, &troubles);
+            }
+        }
+        let waiting = all.0.load(Ordering::Relaxed);
+        let most = COMMON_BYTES + files.len() * OWN_BYTES;
+        assert!((COMMON_BYTES / 2..most).contains(&waiting), "{waiting}");
+        let (reader, last) = slow_file(&all);
+        last.add(&line, &troubles);
+        assert_eq!(last.lock().queued, BUFFER_BYTES as u64);
+        drop(reader);
+        let mut files: Vec<_> = files.into_iter().map(|(_, file)| file).collect();
+        files.push(last);
+        for file in files {
+            file.finish(Duration::from_secs(60), &troubles);
+        }
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_of_roots_that_a_list_opens_to_another_user_is_not_roots_alone() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: only root has files of root's");
+        }
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = OwnedFd::from(named.reopen().unwrap());
+        rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o660)).unwrap();
+        assert!(only_root_opens(&file));
+        let mut set = std::process::Command::new("setfacl");
+        let set = set.args(["-m", "u:nobody:rw"]).arg(named.path()).status();
+        assert!(set.expect("the tests need setfacl (package acl)").success());
+        assert!(!only_root_opens(&file));
     }
 }

@@ -48,7 +48,8 @@ struct Episodes {
     full: LogThrottle<()>,
     accept: LogThrottle<()>,
     handshakes: LogThrottle<()>,
-    lost: LogThrottle<u64>,
+    /// By access log, of which there are as many as the configuration names; none: the server's.
+    lost: BTreeMap<Option<PathBuf>, LogThrottle<u64>>,
     /// By cause, of which there are two.
     cut: BTreeMap<&'static str, LogThrottle<()>>,
     heads: LogThrottle<()>,
@@ -56,8 +57,8 @@ struct Episodes {
     slow: LogThrottle<()>,
     proxied: LogThrottle<()>,
     unknown: LogThrottle<()>,
-    /// By cause, of which there are a few.
-    files: BTreeMap<&'static str, LogThrottle<()>>,
+    /// By document root and cause, of which there are a few.
+    files: BTreeMap<(PathBuf, &'static str), LogThrottle<()>>,
     /// By document root, of which there are as many as the configuration names, and by sentence
     /// about a `.htaccess` file.
     htaccess: BTreeMap<PathBuf, BTreeMap<String, LogThrottle<()>>>,
@@ -76,7 +77,7 @@ impl Default for RepeatedErrors {
                 full: LogThrottle::new(CALM),
                 accept: LogThrottle::new(CALM),
                 handshakes: LogThrottle::new(CALM),
-                lost: LogThrottle::new(CALM),
+                lost: BTreeMap::new(),
                 cut: BTreeMap::new(),
                 heads: LogThrottle::new(CALM),
                 crowds: LogThrottle::new(CALM),
@@ -168,10 +169,18 @@ impl RepeatedErrors {
         }
     }
 
-    /// Reports `lines` of the access log that could not be written.
-    pub fn lines_lost(&self, lines: u64, why: &impl Display) {
-        if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
-            tracing::error!("the access log cannot be written: {why}; its lines are lost");
+    /// Reports `lines` that could not be written to the access log in this file; none: the
+    /// server's.
+    pub fn lines_lost(&self, file: Option<&Path>, lines: u64, why: &impl Display) {
+        let file = file.map(Path::to_path_buf);
+        let log = access_log(file.as_deref());
+        let happened = |episodes: &mut Episodes, now| {
+            let lost = episodes.lost.entry(file);
+            let lost = lost.or_insert_with(|| LogThrottle::new(CALM));
+            lost.happened(now, |lost| *lost += lines)
+        };
+        if self.note(happened) {
+            tracing::error!("{log} cannot be written: {why}; its lines are lost");
         }
     }
 
@@ -199,7 +208,7 @@ impl RepeatedErrors {
     /// of its site.
     pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
         let happened = |episodes: &mut Episodes, now| {
-            let files = episodes.files.entry(why);
+            let files = episodes.files.entry((root.to_owned(), why));
             let files = files.or_insert_with(|| LogThrottle::new(CALM));
             files.happened(now, |()| {})
         };
@@ -232,7 +241,7 @@ impl RepeatedErrors {
     pub fn file_refused(&self, root: &Path, path: &str, refused: &Refused) {
         let Refused { status, why, .. } = *refused;
         let happened = |episodes: &mut Episodes, now| {
-            let files = episodes.files.entry(why);
+            let files = episodes.files.entry((root.to_owned(), why));
             let files = files.or_insert_with(|| LogThrottle::new(CALM));
             files.happened(now, |()| {})
         };
@@ -329,7 +338,7 @@ impl Episodes {
         self.full.is_quiet()
             && self.accept.is_quiet()
             && self.handshakes.is_quiet()
-            && self.lost.is_quiet()
+            && self.lost.is_empty()
             && self.cut.is_empty()
             && self.heads.is_quiet()
             && self.crowds.is_quiet()
@@ -358,11 +367,15 @@ impl Episodes {
             let handshakes = plural(times, "incomplete TLS handshake");
             format!("for {lasted}, {handshakes} {have} aborted")
         });
-        let lost = self.lost.due(now).map(|news| {
-            let (verb, Account { lasted, total, .. }) = tense(news);
-            let lasted = seconds(lasted);
-            let lost = plural_with(total, "line", "are");
-            format!("the access log {verb} not written for {lasted}: up to {lost} lost")
+        let mut lost = Vec::new();
+        self.lost.retain(|file, episode| {
+            lost.extend(episode.due(now).map(|news| {
+                let (verb, Account { lasted, total, .. }) = tense(news);
+                let (log, lasted) = (access_log(file.as_deref()), seconds(lasted));
+                let lines = plural_with(total, "line", "are");
+                format!("{log} {verb} not written for {lasted}: up to {lines} lost")
+            }));
+            !episode.is_quiet()
         });
         let cut = told_of_each(&mut self.cut, now, |why, verb, lasted, times| {
             let have = agreeing(verb, times);
@@ -393,9 +406,9 @@ impl Episodes {
             let connections = plural(times, "connection");
             format!("for {lasted}, {connections} without the PROXY protocol {have} closed")
         });
-        let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
-            let requests = plural(times, "request");
-            format!("for {lasted}, {why}: this {verb} the response to {requests}")
+        let files = told_of_each(&mut self.files, now, |(root, why), verb, lasted, times| {
+            let (root, requests) = (root.display(), plural(times, "request"));
+            format!("{root}: for {lasted}, {why}: this {verb} the response to {requests}")
         });
         let mut htaccess = Vec::new();
         self.htaccess.retain(|_, mistakes| {
@@ -429,8 +442,8 @@ impl Episodes {
         let unknown = reported(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
         });
-        let first = [full, accept, handshakes, lost, heads, crowds, slow, proxied, unknown];
-        let first = first.into_iter().flatten().chain(cut);
+        let first = [full, accept, handshakes, heads, crowds, slow, proxied, unknown];
+        let first = first.into_iter().flatten().chain(lost).chain(cut);
         let files = files.into_iter().chain(htaccess);
         let last = [websockets, unwatched, unrefreshed].into_iter().flatten();
         first.chain(files).chain(last).chain(proxies).collect()
@@ -448,7 +461,7 @@ fn reported(
 }
 
 /// The same of several episodes, each with its subject; those that have ended are removed.
-fn told_of_each<K: Ord + Display>(
+fn told_of_each<K: Ord>(
     episodes: &mut BTreeMap<K, LogThrottle<()>>,
     now: Duration,
     line: impl Fn(&K, &str, &str, u64) -> String,
@@ -460,6 +473,11 @@ fn told_of_each<K: Ord + Display>(
         !episode.is_quiet()
     });
     lines
+}
+
+/// The name of the access log in this file; none: the server's.
+fn access_log(file: Option<&Path>) -> String {
+    file.map_or("the access log".to_owned(), |file| format!("the access log {}", file.display()))
 }
 
 /// The same verb for a number of subjects.
@@ -489,12 +507,30 @@ mod tests {
         let troubles = RepeatedErrors::default();
         assert!(troubles.lock().is_quiet());
         for _ in 0..100 {
-            troubles.lines_lost(3, &"no space");
+            troubles.lines_lost(None, 3, &"no space");
         }
         let later = troubles.started.elapsed() + CALM;
         let lines = troubles.lock().due(later);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("up to 300 lines are lost"), "{lines:?}");
+        assert!(troubles.lock().is_quiet());
+    }
+
+    #[test]
+    fn lost_lines_and_refused_files_of_a_site_hide_those_of_no_other_log_or_site() {
+        let troubles = RepeatedErrors::default();
+        let refused = Refused::plain(404, "too many symbolic links");
+        for name in ["a", "b"].map(|name| Path::new("/srv").join(name)) {
+            troubles.lines_lost(Some(&name), 1, &"the quota is reached");
+            troubles.file_refused(&name, "/x", &refused);
+        }
+        troubles.lines_lost(None, 2, &"no space");
+        let later = troubles.started.elapsed() + CALM;
+        let lines = troubles.lock().due(later).join("\n");
+        for of_each in ["the access log was", "the access log /srv/b was", "/srv/b: for"] {
+            assert!(lines.contains(of_each), "{lines}");
+        }
+        assert_eq!(lines.lines().count(), 5, "{lines}");
         assert!(troubles.lock().is_quiet());
     }
 

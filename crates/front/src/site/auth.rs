@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use maitred_htaccess::user_groups::Groups;
 use maitred_http1::Head;
-use maitred_os::walk::{self, Rule};
+use maitred_os::walk::{self, Rule, printable};
 use maitred_rules::htpasswd::{Attempt, UnusableHashes, Users};
 use maitred_rules::networks::client_key;
 use sha2::{Digest, Sha256};
@@ -121,13 +121,25 @@ impl Authenticator {
     ) -> Outcome {
         let (users, turns) = match file {
             UsersFile::OfSetting(path) => {
-                let setting = "basic_auth";
-                let file = FileToCheck { path, setting, outlives_removal: true, load };
+                let file = FileToCheck {
+                    path,
+                    owner: path,
+                    setting: "basic_auth",
+                    outlives_removal: true,
+                    load,
+                    complaint: |_, _| None,
+                };
                 (self.files.get(file, tenant).await, &self.turns)
             }
-            UsersFile::OfHtaccess { path, .. } => {
-                let (setting, load) = ("AuthUserFile", load_as_apache);
-                let file = FileToCheck { path, setting, outlives_removal: false, load };
+            UsersFile::OfHtaccess { path, root } => {
+                let file = FileToCheck {
+                    path,
+                    owner: root,
+                    setting: "AuthUserFile",
+                    outlives_removal: false,
+                    load: load_as_apache,
+                    complaint: unusable_hashes,
+                };
                 (self.htaccess_files.get(file, tenant).await, &self.htaccess_turns)
             }
         };
@@ -157,17 +169,25 @@ impl Authenticator {
         }
     }
 
-    /// The groups of an `AuthGroupFile`; none if it is unusable.
+    /// The groups of an `AuthGroupFile`; none if it is unusable. `root` is the document root of the
+    /// site.
     ///
     /// # Errors
     /// When it takes too long to read.
     pub async fn groups(
         &self,
         path: &Path,
+        root: &Path,
         tenant: &Arc<Tenant>,
     ) -> Result<Option<Arc<Groups>>, TakesTooLong> {
-        let (setting, load) = ("AuthGroupFile", load_groups);
-        let file = FileToCheck { path, setting, outlives_removal: false, load };
+        let file = FileToCheck {
+            path,
+            owner: root,
+            setting: "AuthGroupFile",
+            outlives_removal: false,
+            load: load_groups,
+            complaint: |_, _| None,
+        };
         self.groups.get(file, tenant).await
     }
 
@@ -215,15 +235,11 @@ pub fn load(file: &Path) -> Result<Users, String> {
 /// Reads a users file as Apache does.
 fn load_as_apache(file: &Path) -> Result<Users, String> {
     let users = Users::parse_as_apache(&read(file, MAX_HTACCESS_FILE_MIB)?);
-    let users = users.map_err(|(line, why)| at_line(file, line, &why))?;
-    if let Some(unusable) = users.unusable() {
-        tracing::warn!("AuthUserFile: {}", about(file, unusable));
-    }
-    Ok(users)
+    users.map_err(|(line, why)| at_line(file, line, &why))
 }
 
-fn about(file: &Path, unusable: &UnusableHashes) -> String {
-    let UnusableHashes { first_line, excess, count } = unusable;
+fn unusable_hashes(file: &Path, users: &Users) -> Option<String> {
+    let UnusableHashes { first_line, excess, count } = users.unusable()?;
     let others = match count {
         1 => String::new(),
         2 => "; so is one in a later line".to_owned(),
@@ -232,11 +248,11 @@ fn about(file: &Path, unusable: &UnusableHashes) -> String {
     let why = excess.as_deref().unwrap_or(
         "has a hash that is not of a supported kind (bcrypt, argon2, SHA-crypt, MD5, SHA-1)",
     );
-    let file = file.display();
-    format!(
+    let file = printable(file);
+    Some(format!(
         "{file}:{first_line}: this line {why}; no password matches it{others}: create it again \
          with `htpasswd -B {file} NAME`"
-    )
+    ))
 }
 
 fn load_groups(file: &Path) -> Result<Groups, String> {
@@ -244,11 +260,11 @@ fn load_groups(file: &Path) -> Result<Groups, String> {
 }
 
 fn at_line(file: &Path, line: usize, why: &str) -> String {
-    format!("{}:{line}: this line {why}", file.display())
+    format!("{}:{line}: this line {why}", printable(file))
 }
 
 fn read(file: &Path, most_mib: u64) -> Result<String, String> {
-    let name = file.display();
+    let name = printable(file);
     let cannot = |error: std::io::Error| format!("{name} cannot be read: {error}");
     let opened = walk::open_to_read(file, Rule::of_reader()).map_err(cannot)?;
     let size = opened.metadata().map_err(cannot)?.len();

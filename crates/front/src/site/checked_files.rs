@@ -1,31 +1,42 @@
 //! Parsed files of users and groups, read again when they change.
 //!
 //! A tenant may write any number of them, of any size, in folders of its own: they are read and
-//! parsed on other threads, a few of each tenant at a time, and the table has a limit of bytes.
+//! parsed on other threads, a few of each tenant at a time, the table has a limit of bytes, and the
+//! log one of lines.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use maitred_os::walk;
+
 use crate::runtime::file_identity::Identity;
 use crate::runtime::lookup_turns::{Deadline, Tenant};
+use crate::site::logged_paths::{LogTurn, LoggedPaths};
 use crate::site::name_lookups;
 
 /// Least interval between two checks of a file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Most files in a table.
-const MAX_FILES: usize = 4096;
 /// Most bytes of all files in a table, as they are on the disk.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
+/// Least bytes that a file counts as, so that a table has 4096 files at most.
+const LEAST_BYTES: u64 = MAX_TOTAL_BYTES / 4096;
+/// Interval between two log lines with one mistake.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+static LOGGED: LoggedPaths = LoggedPaths::every(LOGGED_EVERY);
 
 /// A file as the table needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct FileToCheck<'a, T> {
     /// The file.
     pub path: &'a Path,
+    /// Whose share of the table and of the log it uses: the document root of its site, or the file
+    /// itself if the configuration names it.
+    pub owner: &'a Path,
     /// The setting that names it, for the log.
     pub setting: &'static str,
     /// Its last content stays in use if the file is removed. Not so for a file that a `.htaccess`
@@ -33,6 +44,24 @@ pub struct FileToCheck<'a, T> {
     pub outlives_removal: bool,
     /// Reads and parses it. The error is one sentence, with the file and the line.
     pub load: fn(&Path) -> Result<T, String>,
+    /// What is wrong with a part of it, as one sentence.
+    pub complaint: fn(&Path, &T) -> Option<String>,
+}
+
+impl<T> FileToCheck<'_, T> {
+    /// Logs a mistake, unless it was logged recently.
+    fn log(&self, sentence: &str) {
+        let setting = self.setting;
+        match LOGGED.turn(self.owner, sentence.as_bytes(), Instant::now()) {
+            LogTurn::Subject => tracing::error!("{setting}: {sentence}"),
+            LogTurn::Excess => tracing::error!(
+                "{setting}: {}: there are more mistakes in files of users and groups than are \
+                 logged in a minute",
+                walk::printable(self.owner)
+            ),
+            LogTurn::Nothing => {}
+        }
+    }
 }
 
 /// A file takes too long to read.
@@ -47,8 +76,9 @@ pub struct CheckedFiles<T> {
 
 #[derive(Debug)]
 struct CheckedFile<T> {
+    owner: PathBuf,
     parsed: Option<Arc<T>>,
-    /// Size of what is parsed.
+    /// Size of what is parsed, or [`LEAST_BYTES`].
     bytes: u64,
     identity: Option<Identity>,
     /// A later change shows in the identity.
@@ -119,36 +149,50 @@ impl<T: Send + Sync + 'static> CheckedFiles<T> {
         let LoadedFile { identity, is_settled, parsed } = loaded;
         let mut files = self.lock();
         let before = files.remove(file.path);
-        let (parsed, bytes) = match parsed {
-            Ok(parsed) => (Some(Arc::new(parsed)), identity.as_ref().map_or(0, |file| file.size)),
+        let is_news = before.as_ref().is_none_or(|known| known.identity != identity);
+        let (parsed, bytes, mistake) = match parsed {
+            Ok(parsed) => {
+                let mistake = (file.complaint)(file.path, &parsed);
+                (Some(Arc::new(parsed)), identity.as_ref().map_or(0, |file| file.size), mistake)
+            }
             Err(why) => {
-                let is_news = before.as_ref().is_none_or(|known| known.identity != identity);
                 // A file that is being written does not lock everybody out.
                 let stays = identity.is_some() || file.outlives_removal;
                 let former = before.filter(|_| stays);
-                let former = former.map_or((None, 0), |known| (known.parsed, known.bytes));
-                if is_news {
-                    let effect = match former.0 {
-                        Some(_) => "the former users stay",
-                        None => "all requests are refused",
-                    };
-                    tracing::error!("{}: {why}; {effect}", file.setting);
-                }
-                former
+                let (parsed, bytes) = former.map_or((None, 0), |known| (known.parsed, known.bytes));
+                let effect = match parsed {
+                    Some(_) => "the former users stay",
+                    None => "all requests are refused",
+                };
+                (parsed, bytes, Some(format!("{why}; {effect}")))
             }
         };
-        let others: u64 = files.values().map(|known| known.bytes).sum();
-        if files.len() >= MAX_FILES || others + bytes > MAX_TOTAL_BYTES {
-            files.clear();
+        if let Some(mistake) = mistake.filter(|_| is_news) {
+            file.log(&mistake);
         }
-        let checked = Instant::now();
-        let known = CheckedFile { parsed: parsed.clone(), bytes, identity, is_settled, checked };
+        let (checked, bytes) = (Instant::now(), bytes.max(LEAST_BYTES));
+        make_room(&mut files, bytes);
+        let (owner, now) = (file.owner.to_owned(), parsed.clone());
+        let known = CheckedFile { owner, parsed, bytes, identity, is_settled, checked };
         files.insert(file.path.to_owned(), known);
-        parsed
+        now
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CheckedFile<T>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes the files of the owners with most bytes, until `bytes` more have room.
+fn make_room<T>(files: &mut HashMap<PathBuf, CheckedFile<T>>, bytes: u64) {
+    while files.values().map(|known| known.bytes).sum::<u64>() + bytes > MAX_TOTAL_BYTES {
+        let mut owners: BTreeMap<&Path, u64> = BTreeMap::new();
+        for known in files.values() {
+            *owners.entry(&known.owner).or_default() += known.bytes;
+        }
+        let largest = owners.into_iter().max_by_key(|(_, bytes)| *bytes);
+        let Some(owner) = largest.map(|(owner, _)| owner.to_owned()) else { return };
+        files.retain(|_, known| known.owner != owner);
     }
 }
 
@@ -172,7 +216,9 @@ mod tests {
     }
 
     fn file(path: &Path) -> FileToCheck<'_, usize> {
-        FileToCheck { path, setting: "AuthUserFile", outlives_removal: false, load }
+        let (owner, complaint) = (Path::new("/srv/www"), |_: &Path, _: &usize| None);
+        let setting = "AuthUserFile";
+        FileToCheck { path, owner, setting, outlives_removal: false, load, complaint }
     }
 
     fn get(files: &CheckedFiles<usize>, file: FileToCheck<'_, usize>) -> Option<usize> {
@@ -193,6 +239,24 @@ mod tests {
             assert_eq!(get(&files, file(&path)), Some(4 * MEBIBYTE));
             assert!(files.lock().len() <= 16);
         }
+    }
+
+    #[test]
+    fn large_files_of_one_owner_leave_the_small_ones_of_others_in_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CheckedFiles::default();
+        let small = folder.path().join("small");
+        fs::write(&small, "anna").unwrap();
+        let of_other = FileToCheck { owner: Path::new("/srv/other"), ..file(&small) };
+        assert_eq!(get(&files, of_other), Some(4));
+        let large = folder.path().join("large");
+        fs::write(&large, vec![b'x'; 4 * MEBIBYTE]).unwrap();
+        for number in 0..40 {
+            let path = folder.path().join(number.to_string());
+            fs::hard_link(&large, &path).unwrap();
+            assert_eq!(get(&files, file(&path)), Some(4 * MEBIBYTE));
+        }
+        assert!(files.lock().contains_key(&small));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use maitred_os::walk::{self, Rule, Stopped};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::site::logged_paths::LoggedPaths;
+use crate::site::logged_paths::{LogTurn, LoggedPaths};
 
 /// Interval between two log lines about a refused root.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
@@ -59,7 +59,8 @@ impl Root {
 
 /// Logs that a root is refused, unless it was logged recently.
 pub fn log_refused(root: &Path, why: &Stopped) {
-    if LOGGED.is_due(root, Instant::now()) {
+    let subject = root.as_os_str().as_bytes();
+    if LOGGED.turn(root, subject, Instant::now()) == LogTurn::Subject {
         let root = root.display();
         tracing::error!(
             "the folder {root} of a site is not served, and requests for it get a 503: {why}"

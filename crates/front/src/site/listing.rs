@@ -2,7 +2,7 @@
 //! directory takes a while, and its disk may be slow.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -162,7 +162,7 @@ impl Folder {
             return Some(stat);
         }
         let path = [&self.path, name.to_bytes()].concat();
-        let target = openat::open_with(self.root.fd.as_fd(), &path, openat::LOOK).ok()?;
+        let target = openat::open_with(&self.root, &path, openat::LOOK).ok()?;
         let own = target.real_name().ok()?;
         (!is_hidden(&own)).then_some(target.stat)
     }

@@ -162,13 +162,13 @@ impl PathBelow {
     }
 
     fn look(&self) -> Result<Seen> {
-        let looked = openat::look(self.root.fd.as_fd(), &self.path);
+        let looked = openat::look(&self.root, &self.path);
         self.examine(looked.as_ref().err());
         looked
     }
 
     fn open(&self) -> Result<Opened> {
-        let opened = openat::open(self.root.fd.as_fd(), &self.path);
+        let opened = openat::open(&self.root, &self.path);
         self.examine(opened.as_ref().err());
         opened
     }

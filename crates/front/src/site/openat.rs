@@ -10,6 +10,7 @@ use maitred_os::walk::{self as checked_walk, Rule};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
+use crate::site::document_root::Root;
 use crate::site::refused_links;
 
 pub use crate::runtime::cached_names::LOOK;
@@ -91,7 +92,7 @@ pub fn proc_name(fd: &OwnedFd) -> String {
 ///
 /// # Errors
 /// As [`open`].
-pub fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Seen> {
+pub fn look(root: &Root, path: &[u8]) -> Result<Seen> {
     open_with(root, path, LOOK).map(|opened| Seen::of(&opened))
 }
 
@@ -112,7 +113,7 @@ pub fn look_cached(root: BorrowedFd<'_>, path: &[u8]) -> Result<Seen> {
 /// # Errors
 ///
 /// `XDEV` for a link that must not be followed, otherwise the kernel's error.
-pub fn open(root: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
+pub fn open(root: &Root, path: &[u8]) -> Result<Opened> {
     open_with(root, path, READ)
 }
 
@@ -120,13 +121,14 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
+pub fn open_with(root: &Root, path: &[u8], flags: OFlags) -> Result<Opened> {
     let relative = relative(path);
     let has_parents = relative.split(|byte| *byte == b'/').any(|segment| segment == b"..");
-    let mut opened = resolve(root, relative, flags, ResolveFlags::empty());
+    let folder = root.fd.as_fd();
+    let mut opened = resolve(folder, relative, flags, ResolveFlags::empty());
     let mut attempts = 1;
     while has_parents && attempts < ATTEMPTS && matches!(opened, Err(Errno::AGAIN)) {
-        opened = resolve(root, relative, flags, ResolveFlags::empty());
+        opened = resolve(folder, relative, flags, ResolveFlags::empty());
         attempts += 1;
     }
     match opened {
@@ -173,7 +175,7 @@ fn open_inside(
 }
 
 /// Follows `relative` segment by segment, checking the owner of every link and of what it leads to.
-pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Result<Opened> {
+pub(crate) fn walk(root: &Root, relative: &[u8], flags: OFlags) -> Result<Opened> {
     let mut held: Option<OwnedFd> = None;
     let mut through_link = false;
     let mut start = 0;
@@ -185,7 +187,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
             return Err(Errno::XDEV);
         }
         let wanted = if end == relative.len() { flags } else { LOOK };
-        let directory = held.as_ref().map_or(root, |fd| fd.as_fd());
+        let directory = held.as_ref().unwrap_or(&root.fd).as_fd();
         let next = open_unlinked(directory, segment, LOOK)?;
         let next = if is_link(&next)? {
             through_link = true;
@@ -213,7 +215,7 @@ struct SymbolicLink<'a> {
 
 /// Opens the target of a link. The target's owner is read from its descriptor, after it is opened,
 /// so that a change of the link meanwhile has no effect.
-fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Result<OwnedFd> {
+fn follow(root: &Root, link: &SymbolicLink<'_>, flags: OFlags) -> Result<OwnedFd> {
     let SymbolicLink { directory, segment, so_far, fd } = link;
     let plain = ResolveFlags::NO_MAGICLINKS;
     let target = match fs::openat2(directory, *segment, flags, Mode::empty(), plain) {
@@ -231,9 +233,9 @@ fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Resul
         return fs::open(place.path(), flags, Mode::empty());
     }
     // Another owner's file is still this site's file if it is in this root.
-    open_inside(root, so_far, flags, ResolveFlags::empty()).map_err(|_| {
+    open_inside(root.fd.as_fd(), so_far, flags, ResolveFlags::empty()).map_err(|_| {
         if let Ok(path) = &path {
-            refused_links::log(path);
+            refused_links::log(&root.path, path);
         }
         Errno::XDEV
     })
@@ -264,13 +266,13 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("root/in")).unwrap();
         std::fs::write(folder.path().join("secret"), "x").unwrap();
         std::fs::write(folder.path().join("root/own"), "x").unwrap();
-        let root = fs::open(folder.path().join("root"), LOOK, Mode::empty()).unwrap();
+        let root = Root::open(&folder.path().join("root"), b"", 0).unwrap();
         for path in ["/../secret", "/in/../../secret", "/../root/own", "/.."] {
-            assert_eq!(look(root.as_fd(), path.as_bytes()).err(), Some(Errno::XDEV), "{path}");
-            let walked = walk(root.as_fd(), relative(path.as_bytes()), LOOK);
+            assert_eq!(look(&root, path.as_bytes()).err(), Some(Errno::XDEV), "{path}");
+            let walked = walk(&root, relative(path.as_bytes()), LOOK);
             assert_eq!(walked.err(), Some(Errno::XDEV), "{path}");
         }
-        assert!(look(root.as_fd(), b"/in/../own").is_ok());
-        assert!(look(root.as_fd(), b"/").is_ok());
+        assert!(look(&root, b"/in/../own").is_ok());
+        assert!(look(&root, b"/").is_ok());
     }
 }

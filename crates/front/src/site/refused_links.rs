@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use maitred_os::users;
-use maitred_os::walk::{self, Rule, Stopped};
+use maitred_os::walk::{self, Rule, Stopped, printable};
 
-use crate::site::logged_paths::LoggedPaths;
+use crate::site::logged_paths::{LogTurn, LoggedPaths};
 
 /// Interval between two log lines about a link.
 const LOGGED_EVERY: Duration = Duration::from_secs(3600);
@@ -36,12 +36,21 @@ pub fn path_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<PathBuf> {
     Ok(folder.join(std::ffi::OsStr::from_bytes(name)))
 }
 
-/// Logs that a link is not followed, unless it was logged recently.
-pub fn log(link: &Path) {
-    if LOGGED.is_due(link, Instant::now())
-        && let Some(sentence) = sentence(link, Rule::of_reader())
-    {
-        tracing::warn!("{sentence}");
+/// Logs that a link below the folder `root` of a site is not followed, unless it was logged
+/// recently.
+pub fn log(root: &Path, link: &Path) {
+    match LOGGED.turn(root, link.as_os_str().as_bytes(), Instant::now()) {
+        LogTurn::Subject => {
+            if let Some(sentence) = sentence(link, Rule::of_reader()) {
+                tracing::warn!("{sentence}");
+            }
+        }
+        LogTurn::Excess => tracing::warn!(
+            "{}: more symbolic links lead out of it to files of other users than are logged; \
+             requests through them get a 404; `maitred check` lists those near the root",
+            root.display()
+        ),
+        LogTurn::Nothing => {}
     }
 }
 
@@ -53,11 +62,11 @@ fn sentence(link: &Path, rule: Rule) -> Option<String> {
     if let Err(Stopped::Foreign(foreign)) = walk::look(link, rule)
         && foreign.link != link
     {
-        let link = link.display();
+        let link = printable(link);
         return Some(format!("requests through the symbolic link {link} get a 404: {foreign}"));
     }
     let (own, target) = (users::name_of(own), users::name_of(target));
-    let (link, real) = (link.display(), real.display());
+    let (link, real) = (printable(link), printable(&real));
     Some(format!(
         "the symbolic link {link} is of user `{own}` and leads out of the document root to {real}, \
          which is of user `{target}`: requests through it get a 404; if the link is intended, \

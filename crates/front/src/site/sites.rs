@@ -15,6 +15,7 @@ use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::logging::site_log::SiteLog;
+use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
@@ -64,6 +65,8 @@ pub struct Sites {
     pub trust: Trust,
     /// Access to the admin listener.
     pub admin: AdminAccess,
+    /// Whether the admin listener has an address.
+    is_admin_on_tcp: bool,
     /// Whether responses carry the request id.
     pub sends_request_id: bool,
     /// Connections start with the PROXY protocol.
@@ -93,6 +96,16 @@ impl Sites {
     /// All sites.
     pub fn all(&self) -> &[Arc<Site>] {
         &self.sites
+    }
+
+    /// Access to the admin listener for a client that connected as `peer`; none: a reload has
+    /// removed the listener.
+    pub fn admin_access(&self, peer: AdminPeer) -> Option<&AdminAccess> {
+        let has_listener = match peer {
+            AdminPeer::Tcp => self.is_admin_on_tcp,
+            AdminPeer::Unix(_) => self.admin.socket.is_some(),
+        };
+        has_listener.then_some(&self.admin)
     }
 
     /// The site for the authority of a request.
@@ -187,6 +200,7 @@ impl Sites {
                 is_recursive: config.trusted_recursive,
             },
             admin: config.admin_access.clone(),
+            is_admin_on_tcp: config.admin.is_some(),
             sends_request_id: config.send_request_id,
             is_proxied: config.proxy_protocol,
             rates: Rates { request: config.min_request_rate, response: config.min_response_rate },

@@ -24,7 +24,7 @@ use maitred_os::clock::format_local;
 
 pub use crate::logging::pool_access_log_entry::Entry;
 
-use crate::logging::queued_file::QueuedFile;
+use crate::logging::queued_file::{QueuedBytes, QueuedFile};
 use crate::logging::repeated::RepeatedErrors;
 
 /// Longest line in bytes; longer ones are cut.
@@ -38,7 +38,10 @@ const FINISH: Duration = Duration::from_secs(1);
 
 /// The files of access logs, each once.
 #[derive(Debug, Default)]
-pub struct PoolAccessLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
+pub struct PoolAccessLogs {
+    files: Mutex<BTreeMap<PathBuf, Arc<LogFile>>>,
+    queued: Arc<QueuedBytes>,
+}
 
 /// A log file. Each user of it has a reference; its thread has one to the queue alone.
 #[derive(Debug)]
@@ -73,8 +76,8 @@ impl PoolAccessLogs {
         match files.get(&path) {
             Some(log) => log.0.reopened(file),
             None => {
-                let log = LogFile(Arc::new(QueuedFile::new(path.clone(), file)));
-                files.insert(path, Arc::new(log));
+                let queue = QueuedFile::new(path.clone(), file, self.queued.clone());
+                files.insert(path, Arc::new(LogFile(Arc::new(queue))));
             }
         }
     }
@@ -142,7 +145,7 @@ impl PoolAccessLogs {
     }
 
     fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<LogFile>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
