@@ -143,3 +143,14 @@ fn names_with_other_wildcards_are_left_out_as_access_but_those_of_the_first_host
         assert!(report.keeps_access(), "{alias}\n{report}");
     }
 }
+
+#[test]
+fn a_host_of_a_private_address_is_left_out_as_access_beside_one_of_all_addresses() {
+    for (address, is_kept) in [("100.64.0.5", false), ("203.0.113.1", true)] {
+        let imported = of_host(&format!(
+            "</VirtualHost>\n<VirtualHost {address}:80>\nServerName admin.example\n\
+             DocumentRoot /srv/b"
+        ));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{address}\n{}", imported.report);
+    }
+}
