@@ -7,6 +7,7 @@ use std::rc::Rc;
 use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
 use pcre2::bytes::Regex;
 
+use super::module_names::{BUILT_IN, has_module};
 use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
@@ -20,10 +21,6 @@ const MAX_DIRECTIVES: usize = 100_000;
 /// Longest line after its variables are replaced, in bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Modules that Debian and Fedora compile in.
-const BUILT_IN: [&str; 8] =
-    ["core", "so", "http", "http_core", "watchdog", "log_config", "logio", "unixd"];
-
 /// The version that `<IfVersion>` is compared with.
 const VERSION: [u32; 3] = [2, 4, 62];
 
@@ -32,7 +29,7 @@ const VERSION: [u32; 3] = [2, 4, 62];
 pub struct ApacheConfig {
     /// The directives of the server itself, and `<VirtualHost>` sections.
     pub tree: Vec<Directive>,
-    /// The modules without `mod_` and `_module`.
+    /// The symbols of the modules.
     pub modules: BTreeSet<String>,
     /// `ServerRoot`, which relative paths start from.
     pub server_root: String,
@@ -87,7 +84,7 @@ pub fn read(
         server_root: folder,
         defines: arguments_of(&variables),
         variables,
-        modules: BUILT_IN.iter().chain(&["version"]).map(|name| (*name).to_owned()).collect(),
+        modules: BUILT_IN.map(str::to_owned).into(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
@@ -290,7 +287,7 @@ impl ConfigReader<'_> {
     fn skipped(&mut self, directive: &Directive) {
         let is_define = directive.is("<IfDefine") && !directive.first().starts_with('!');
         // Apache needs this module: without its line, modules are built in.
-        let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core");
+        let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core_module");
         if is_define || is_built_in {
             let why = "what it has is not imported: it is neither defined nor loaded by these \
                        files. If Apache has it, write `Define` or `LoadModule` for it";
@@ -325,8 +322,7 @@ impl ConfigReader<'_> {
             }
             "serverroot" => directive.first().clone_into(&mut self.server_root),
             "loadmodule" => {
-                let name = directive.first();
-                self.modules.insert(name.strip_suffix("_module").unwrap_or(name).to_owned());
+                self.modules.insert(directive.first().to_owned());
             }
             _ => {}
         }
@@ -488,18 +484,6 @@ fn skip(source: &Source, at: &mut usize, name: &str) {
             return;
         }
     }
-}
-
-/// `mpm_prefork_module`, `mod_php.c`, `prefork.c`.
-fn has_module(modules: &BTreeSet<String>, name: &str) -> bool {
-    let plain = name.strip_suffix("_module").map(str::to_owned).unwrap_or_else(|| {
-        let source = name.trim_end_matches(".c");
-        match source {
-            "prefork" | "event" | "worker" => format!("mpm_{source}"),
-            _ => source.trim_start_matches("mod_").to_owned(),
-        }
-    });
-    modules.contains(&plain)
 }
 
 /// Whether a condition holds that a `!` negates.

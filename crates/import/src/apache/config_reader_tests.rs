@@ -57,3 +57,34 @@ fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
     assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
     assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }
+
+#[test]
+fn a_section_of_a_module_is_entered_by_the_symbol_or_the_source_of_it_as_in_apache() {
+    let load = ["mod_shib", "ldap_module", "mpm_prefork_module", "authz_core_module"]
+        .map(|symbol| format!("LoadModule {symbol} /m.so\n"))
+        .concat();
+    for (name, is_entered) in [
+        ("mod_shib", true),
+        ("mod_shib.cpp", true),
+        ("shib_module", false),
+        ("rewrite_module", true),
+        ("mod_rewrite.c", true),
+        ("mod_rewrite", false),
+        ("rewrite", false),
+        ("util_ldap.c", true),
+        ("prefork.c", true),
+        ("prefork", false),
+        ("mod_so.c", true),
+        ("core.c", true),
+        ("http_core.c", true),
+        ("log_config_module", true),
+    ] {
+        let of = |name: &str| {
+            format!("{load}<IfModule {name}>\n{}\n</IfModule>", section("Location /a"))
+        };
+        let open: &[&str] = if is_entered { &[] } else { &["/a"] };
+        let denied: &[&str] = if is_entered { &["/a"] } else { &[] };
+        expect_denied(&of(name), denied, open);
+        expect_denied(&of(&format!("!{name}")), open, denied);
+    }
+}

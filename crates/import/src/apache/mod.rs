@@ -23,6 +23,7 @@ mod inherited_rules;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
+mod module_names;
 mod passed_scripts;
 mod path_area;
 mod path_pools;
