@@ -17,6 +17,7 @@ mod host_proxies;
 mod host_responses;
 mod host_rewrites;
 mod host_scripts;
+mod host_sites;
 mod htaccess_lines;
 mod includes;
 mod inherited_rules;

@@ -103,6 +103,10 @@ fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
     };
     let apart = with("b.example", "");
     assert!(is_left_out(&apart), "{}\n{}", apart.report, apart.toml);
+    let inner = "</VirtualHost>\n<VirtualHost 127.0.0.1:8080>\nServerName b.example\n\
+                 DocumentRoot /srv/site1";
+    let beside_inner = with("b.example", &format!("Listen 8080\n{inner}"));
+    assert!(is_left_out(&beside_inner), "{}\n{}", beside_inner.report, beside_inner.toml);
     // It is there over plain HTTP, or redirected.
     for (name, plain) in [
         ("a.example", ""),
@@ -153,4 +157,74 @@ fn a_host_of_a_private_address_is_left_out_as_access_beside_one_of_all_addresses
         ));
         assert_eq!(imported.report.keeps_access(), is_kept, "{address}\n{}", imported.report);
     }
+}
+
+/// A virtual host over TLS, with a name and a document root.
+fn tls_host(name: &str, root: &str) -> String {
+    format!(
+        "<VirtualHost *:443>\nServerName {name}\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+         DocumentRoot {root}\n</VirtualHost>\n"
+    )
+}
+
+/// The names of the site with a document root.
+fn names_of<'t>(imported: &'t Imported, root: &str) -> Vec<&'t str> {
+    let mut sites = imported.toml.split("[[sites]]").skip(1);
+    let site = sites.find(|site| site.contains(&format!("root = \"{root}\"")));
+    let site = site.unwrap_or_else(|| panic!("{root}\n{}", imported.toml));
+    let (_, names) = site.split_once("\nhosts = [").expect("hosts");
+    names.split(']').next().unwrap_or_default().split(", ").collect()
+}
+
+#[test]
+fn names_that_one_of_two_virtual_hosts_of_a_site_has_lead_to_the_site() {
+    let other = "<VirtualHost *:80>\nServerName other.example\nDocumentRoot /srv/customer1\n\
+                 </VirtualHost>\n";
+    let plain = "<VirtualHost *:80>\nServerName example.com\nServerAlias www.example.com\n\
+                 DocumentRoot /srv/customer2\n</VirtualHost>\n";
+    let tls = tls_host("example.com", "/srv/customer2");
+    let imported = of_hosts(&[other, plain, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"www.example.com\""], "{}", imported.toml);
+    assert_eq!(names_of(&imported, "/srv/customer1"), ["\"other.example\"", "\"*\""]);
+    let imported = of_hosts(&[plain, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"www.example.com\"", "\"*\""], "{}", imported.toml);
+    let nameless = "<VirtualHost *:80>\nDocumentRoot /srv/customer2\n</VirtualHost>\n";
+    let imported = of_hosts(&[nameless, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"*\""], "{}", imported.toml);
+    // Its names are those of two sites, and one of them is another one.
+    let both = plain.replace("customer2", "customer3");
+    let second = tls_host("www.example.com", "/srv/customer3");
+    let imported =
+        of_hosts(&[other, &both, &tls_host("example.com", "/srv/customer3"), &second].concat());
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let second = tls_host("www.example.com", "/srv/customer4");
+    let imported =
+        of_hosts(&[other, &both, &tls_host("example.com", "/srv/customer3"), &second].concat());
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn debians_two_files_without_a_name_are_one_site() {
+    let lines = "ServerAdmin webmaster@localhost\nDocumentRoot /var/www/html\n\
+                 ErrorLog ${APACHE_LOG_DIR}/error.log\n\
+                 CustomLog ${APACHE_LOG_DIR}/access.log combined\n";
+    let plain = format!("<VirtualHost *:80>\n{lines}</VirtualHost>\n");
+    let tls = format!(
+        "<VirtualHost *:443>\n{lines}SSLEngine on\nSSLCertificateFile /c.pem\n\
+         SSLCertificateKeyFile /c.key\n\
+         <FilesMatch \"\\.(?:cgi|shtml|phtml|php)$\">\nSSLOptions +StdEnvVars\n</FilesMatch>\n\
+         <Directory /usr/lib/cgi-bin>\nSSLOptions +StdEnvVars\n</Directory>\n</VirtualHost>\n"
+    );
+    for hosts in [[&*plain, &*tls], [&*tls, &*plain]] {
+        let imported = of_hosts(&hosts.concat());
+        let Imported { report, toml, .. } = &imported;
+        assert!(report.keeps_access(), "{report}\n{toml}");
+        assert_eq!(names_of(&imported, "/var/www/html"), ["\"*\""]);
+        assert_eq!(toml.matches("[[sites]]").count(), 1, "{toml}");
+    }
+    let other = plain.replace("/html", "/other");
+    assert!(!of_hosts(&[other, tls].concat()).report.keeps_access());
 }

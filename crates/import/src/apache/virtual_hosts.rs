@@ -1,18 +1,16 @@
 //! The virtual hosts: which of them become sites, and under which names.
 
-use std::collections::BTreeSet;
 use std::ptr;
 
 use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
-use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
 use super::virtual_host::{MovedHost, VirtualHost, wildcards};
 use crate::FileReader;
-use crate::file_draft::{FileDraft, Placed, SiteDraft};
+use crate::file_draft::{FileDraft, Placed};
 use crate::fpm::PoolPlan;
-use crate::listen_addresses::{Listen, Reach, addresses, reach};
+use crate::listen_addresses::{Listen, addresses};
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -47,13 +45,7 @@ impl<'a> HostsImport<'_, 'a> {
         let hosts = self.hosts();
         self.listen(&hosts, file);
         self.tls(&hosts, file);
-        let (tls, plain): (Vec<_>, Vec<_>) = hosts.iter().partition(|one| one.has_tls());
-        let mut taken: Vec<(BTreeSet<String>, usize)> = Vec::new();
-        for host in tls.into_iter().chain(plain) {
-            self.site(host, &hosts, &mut taken, file);
-        }
-        file.sites
-            .sort_by_key(|site| hosts.iter().position(|one| one.place.to_string() == site.from));
+        self.sites(&hosts, file);
     }
 
     /// The addresses of `Listen`.
@@ -355,7 +347,8 @@ impl<'a> HostsImport<'_, 'a> {
             (None, _) => {}
         }
         let is_alone = |one: &&VirtualHost<'_>| one.is_over_tls_alone(hosts);
-        let is_served = hosts.iter().any(|one| is_plain(&one)) && !file.tls.has("redirect");
+        let is_open = |one: &VirtualHost<'_>| one.has_open_plain() && one.to_https.is_none();
+        let is_served = hosts.iter().any(is_open) && !file.tls.has("redirect");
         for host in hosts.iter().filter(|_| is_served).filter(is_alone) {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
@@ -436,106 +429,6 @@ impl<'a> HostsImport<'_, 'a> {
     /// The last directive of a virtual host, or of the server.
     fn of_host(&self, host: &VirtualHost<'a>, name: &str) -> Option<&'a Directive> {
         last(host.directives, name).or(last(&self.config.tree, name))
-    }
-
-    fn site(
-        &mut self,
-        host: &VirtualHost<'a>,
-        all: &[VirtualHost<'a>],
-        taken: &mut Vec<(BTreeSet<String>, usize)>,
-        file: &mut FileDraft,
-    ) {
-        let has_tls = |name: &String| {
-            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
-        };
-        let is_redirected = file.tls.value("redirect").is_some();
-        if host.is_only_redirect() && is_redirected && host.names.iter().all(has_tls) {
-            host.section.into_iter().for_each(|one| self.report.drop_server(one));
-            return;
-        }
-        let mut hosts = self.reached_names(host, all);
-        if host.is_default {
-            hosts.push("*".to_owned());
-        }
-        for moved in &host.moved {
-            hosts.retain(|name| *name != moved.host);
-            if !taken.iter().any(|(names, _)| names.contains(&moved.host)) {
-                taken.push((BTreeSet::from([moved.host.clone()]), file.sites.len()));
-                file.sites.push(moved_site(moved, &host.place));
-            }
-        }
-        self.report.begin_server();
-        let own = host.directives.iter().filter(|one| !one.is("<VirtualHost"));
-        own.for_each(|one| self.report.imports(one));
-        let import = HostImport::new(self, host);
-        let mut site = import.import(&hosts);
-        let others: Vec<&[Listen]> = all.iter().map(|one| one.listens.as_slice()).collect();
-        // A second virtual host of the same name, for another port, may be the same site.
-        let twin = taken.iter().find(|(names, _)| {
-            hosts.is_empty() || hosts.iter().any(|name| names.contains(name) && name != "*")
-        });
-        let twin = twin.map(|(_, at)| *at).or_else(|| {
-            let is_same = |one: &SiteDraft| one.settings.has_values_of(&site.settings, &["hosts"]);
-            file.sites.iter().position(is_same).filter(|_| host.names.is_empty())
-        });
-        if let Some(at) = twin {
-            let known = &file.sites[at];
-            if !known.settings.has_values_of(&site.settings, &["hosts"]) {
-                let why = format!(
-                    "the virtual host at {} is the site of {} here, and does something else",
-                    known.from,
-                    if hosts.is_empty() { "its address".to_owned() } else { hosts.join(", ") }
-                );
-                self.report.access_left_out(&host.place, "<VirtualHost", &why);
-            }
-            return;
-        }
-        if hosts.is_empty() {
-            let why = "it has no name that leads to it";
-            return self.report.access_left_out(&host.place, "<VirtualHost", why);
-        }
-        self.reach(host, &others, &mut site);
-        taken.push((hosts.into_iter().collect(), file.sites.len()));
-        file.sites.push(site);
-    }
-
-    /// The names of a virtual host that lead to it: in Apache the first match wins, and in the site
-    /// the longest one.
-    fn reached_names(&mut self, host: &VirtualHost<'a>, all: &[VirtualHost<'a>]) -> Vec<String> {
-        let mut names = host.names.clone();
-        for other in all.iter().take_while(|other| other.place != host.place) {
-            if !other.may_precede(host) {
-                continue;
-            }
-            names.retain(|name| {
-                let is_hidden = other.wildcards.iter().any(|pattern| pattern.is_match(name));
-                if is_hidden {
-                    let why = format!(
-                        "`{name}` leads to the virtual host at {}, which precedes it and has a \
-                         wildcard for it: put the one with the name first if it is to serve it",
-                        other.place
-                    );
-                    self.report.access_left_out(&host.place, "<VirtualHost", &why);
-                }
-                !is_hidden
-            });
-        }
-        names
-    }
-
-    /// Who reaches the site: every site is served at every address.
-    fn reach(&mut self, host: &VirtualHost<'a>, all: &[&[Listen]], site: &mut SiteDraft) {
-        match reach(&host.listens, all) {
-            Reach::All => {}
-            Reach::ThisMachine => {
-                let local = toml_text::strings(["127.0.0.0/8", "::1"]);
-                let why = "only this machine reached it";
-                site.settings.set("allow", Placed::because(local, &host.place, why));
-                let why = "the site allows this machine alone";
-                self.report.changed(&host.place, "<VirtualHost", why);
-            }
-            Reach::Some(why) => self.report.access_left_out(&host.place, "<VirtualHost", &why),
-        }
     }
 }
 
