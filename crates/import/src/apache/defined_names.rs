@@ -141,7 +141,7 @@ fn sections_of_modules<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<
 }
 
 /// Whether a line may refuse clients, or stop or confine scripts.
-fn refuses(line: &Directive, is_negated: bool) -> bool {
+pub(super) fn refuses(line: &Directive, is_negated: bool) -> bool {
     match line.name.to_ascii_lowercase().as_str() {
         "require" => is_negated || !is_about_all(line, "granted"),
         "deny" | "order" | "satisfy" | "authmerging" | "sslrequire" | "sslrequiressl"

@@ -36,6 +36,7 @@ mod script_merge;
 mod section_order;
 mod sent_types;
 mod served_hosts;
+mod skipped_sections;
 mod unrun_scripts;
 mod virtual_host;
 mod virtual_hosts;
@@ -83,6 +84,9 @@ const SECTIONS: [&str; 7] = [
     "<Files",
     "<FilesMatch",
 ];
+
+/// Sections that apply by conditions of the server.
+const CONDITIONS: [&str; 3] = ["<IfModule", "<IfDefine", "<IfVersion"];
 
 /// Imports Apache's configuration in `main`, with the pools of php-fpm in `fpm`.
 ///
