@@ -136,6 +136,33 @@ impl VirtualHost<'_> {
     }
 }
 
+/// The names of all virtual hosts over TLS.
+pub(super) struct NamesOverTls {
+    names: Vec<String>,
+    wildcards: Vec<regex::Regex>,
+}
+
+impl NamesOverTls {
+    pub fn of(hosts: &[VirtualHost<'_>]) -> NamesOverTls {
+        let tls = || hosts.iter().filter(|one| one.has_tls());
+        NamesOverTls {
+            names: tls().flat_map(|one| one.names.clone()).collect(),
+            wildcards: tls().flat_map(|one| one.wildcards.clone()).collect(),
+        }
+    }
+
+    /// Whether a host with these names may redirect to HTTPS of each of them in place of `target`:
+    /// all of them have TLS.
+    pub fn have_all(&self, names: &[String], target: &str) -> bool {
+        let has = |name: &str| {
+            let is_below = |pattern: &regex::Regex| pattern.is_match(name);
+            self.names.iter().any(|one| one == name) || self.wildcards.iter().any(is_below)
+        };
+        let is_name = !target.is_empty() && !target.contains(['%', '$', '/', ':']);
+        is_name && has(target) && !names.is_empty() && names.iter().all(|name| has(name))
+    }
+}
+
 /// The names that a `ServerAlias` has a wildcard for.
 pub(super) fn wildcards(directives: &[Directive]) -> Vec<regex::Regex> {
     let aliases = directives.iter().filter(|one| one.is("ServerAlias"));

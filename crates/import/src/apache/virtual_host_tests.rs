@@ -228,3 +228,41 @@ fn debians_two_files_without_a_name_are_one_site() {
     let other = plain.replace("/html", "/other");
     assert!(!of_hosts(&[other, tls].concat()).report.keeps_access());
 }
+
+#[test]
+fn a_redirect_of_several_names_to_https_of_one_is_that_of_tls() {
+    let plain = |lines: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName example.com\nServerAlias www.example.com\n\
+             {lines}\n</VirtualHost>\n"
+        )
+    };
+    let www = |name: &str| {
+        tls_host("example.com", "/srv/a")
+            .replace("SSLEngine", &format!("ServerAlias {name}\nSSLEngine"))
+    };
+    let rule = "RewriteEngine on\nRewriteRule ^(.*)$ https://example.com/$1 [R=301,L]";
+    let of_www = "RewriteEngine on\nRewriteCond %{HTTP_HOST} ^www\nRewriteRule ^ \
+                  https://example.com%{REQUEST_URI} [R=301,L]";
+    let to = |name: &str| format!("Redirect permanent / https://{name}/");
+    for (lines, tls, is_redirect) in [
+        (to("example.com"), www("www.example.com"), true),
+        (to("www.example.com"), www("*.example.com"), true),
+        (rule.to_owned(), www("www.example.com"), true),
+        // A name has no certificate, or another one is the target.
+        (to("example.com"), www("m.example.com"), false),
+        (to("b.example"), www("www.example.com"), false),
+        (rule.to_owned(), www("m.example.com"), false),
+        // It is for one of the names.
+        (of_www.to_owned(), www("www.example.com"), false),
+    ] {
+        let Imported { report, toml, .. } = of_hosts(&[plain(&lines), tls].concat());
+        assert_eq!(toml.contains("redirect = 301"), is_redirect, "{lines}\n{toml}\n{report}");
+        let is_named = report.to_string().contains("HTTPS of the requested name");
+        assert_eq!(is_named, is_redirect, "{lines}\n{report}");
+        if is_redirect {
+            assert!(report.keeps_access(), "{lines}\n{toml}\n{report}");
+            assert_eq!(toml.matches("[[sites]]").count(), 1, "{toml}");
+        }
+    }
+}

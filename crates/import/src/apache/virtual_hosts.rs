@@ -6,7 +6,7 @@ use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
-use super::virtual_host::{MovedHost, VirtualHost, wildcards};
+use super::virtual_host::{MovedHost, NamesOverTls, VirtualHost, wildcards};
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed};
 use crate::fpm::PoolPlan;
@@ -14,6 +14,12 @@ use crate::listen_addresses::{Listen, addresses};
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
+
+/// The requested path in the target of a rule.
+const PATHS: [&str; 3] = ["%{REQUEST_URI}", "/$1", "$1"];
+
+/// What a redirect to HTTPS of one name becomes.
+const OF_THE_SAME_NAME: &str = "plain HTTP is redirected to HTTPS of the requested name";
 
 /// The import of all virtual hosts.
 pub(super) struct HostsImport<'w, 'a> {
@@ -33,6 +39,8 @@ impl<'a> HostsImport<'_, 'a> {
         let mut hosts: Vec<VirtualHost<'a>> =
             sections.into_iter().map(|one| self.host(one, &listens)).collect();
         self.server_itself(&listens, &mut hosts);
+        let tls = NamesOverTls::of(&hosts);
+        hosts.iter_mut().for_each(|host| self.redirected(host, &tls));
         let first = hosts.iter().position(|one| !one.is_only_redirect());
         let named = hosts.iter().any(|one| one.names.iter().any(|name| name == "*"));
         if let Some(first) = first.filter(|_| !named) {
@@ -89,7 +97,7 @@ impl<'a> HostsImport<'_, 'a> {
             let why = "no `Listen` has its port, and Apache does not serve it";
             self.report.changed(&section.place, &section.shown(), why);
         }
-        let mut host = VirtualHost {
+        VirtualHost {
             section: Some(section),
             place: section.place.clone(),
             directives: &section.block,
@@ -101,9 +109,7 @@ impl<'a> HostsImport<'_, 'a> {
             to_https: None,
             moved: Vec::new(),
             moved_lines: Vec::new(),
-        };
-        self.redirected(&mut host);
-        host
+        }
     }
 
     /// The server itself, where no virtual host is.
@@ -131,7 +137,7 @@ impl<'a> HostsImport<'_, 'a> {
         let place = root.or(self.config.tree.first());
         let Some(place) = place.map(|one| one.place.clone()) else { return };
         let listens = if free.is_empty() { listens.to_vec() } else { free };
-        let mut host = VirtualHost {
+        let host = VirtualHost {
             section: None,
             place,
             directives: &self.config.tree,
@@ -144,7 +150,6 @@ impl<'a> HostsImport<'_, 'a> {
             moved: Vec::new(),
             moved_lines: Vec::new(),
         };
-        self.redirected(&mut host);
         hosts.push(host);
     }
 
@@ -191,8 +196,9 @@ impl<'a> HostsImport<'_, 'a> {
         first.is_none_or(|one| ptr::eq(one.block.as_slice(), directives))
     }
 
-    /// What a virtual host redirects as a whole, or for some of its names.
-    fn redirected(&mut self, host: &mut VirtualHost<'a>) {
+    /// What a virtual host redirects as a whole, or for some of its names. `tls` are the names that
+    /// have TLS.
+    fn redirected(&mut self, host: &mut VirtualHost<'a>, tls: &NamesOverTls) {
         for directive in host.directives {
             let (status, from, to) = match directive.arguments.as_slice() {
                 [status, from, to] => (status.as_str(), from.as_str(), to.as_str()),
@@ -212,12 +218,13 @@ impl<'a> HostsImport<'_, 'a> {
             };
             let name = to.strip_prefix("https://").map(|rest| rest.trim_end_matches("$1"));
             let name = name.map(|rest| self.without_own_port(rest.trim_end_matches('/')));
-            if is_all
-                && !host.has_tls()
-                && name.is_some_and(|name| host.names.is_empty() || only(&host.names, name))
-            {
+            let Some(name) = name.filter(|_| is_all && !host.has_tls()) else { continue };
+            if host.names.is_empty() || only(&host.names, name) {
                 host.to_https = status.parse().ok();
                 self.report.kept(&directive.place, &directive.shown());
+            } else if tls.have_all(&host.names, name) {
+                host.to_https = status.parse().ok();
+                self.report.changed(&directive.place, &directive.shown(), OF_THE_SAME_NAME);
             }
         }
         if !is_on(self.of_host(host, "RewriteEngine")) {
@@ -225,7 +232,7 @@ impl<'a> HostsImport<'_, 'a> {
         }
         let own: Vec<&'a Directive> = host.directives.iter().collect();
         for chain in chains(&own, &RewriteScope::default()) {
-            self.redirected_by(&chain, host);
+            self.redirected_by(&chain, host, tls);
         }
     }
 
@@ -239,7 +246,12 @@ impl<'a> HostsImport<'_, 'a> {
         if listens.any(is_own) { host } else { name }
     }
 
-    fn redirected_by(&mut self, chain: &RewriteChain<'a>, host: &mut VirtualHost<'a>) {
+    fn redirected_by(
+        &mut self,
+        chain: &RewriteChain<'a>,
+        host: &mut VirtualHost<'a>,
+        tls: &NamesOverTls,
+    ) {
         let Some(status) = chain.redirect().filter(|_| chain.is_for_all()) else { return };
         let mut hosts = host.names.clone();
         let mut has_host = false;
@@ -261,12 +273,16 @@ impl<'a> HostsImport<'_, 'a> {
         }
         let to = chain.rule.argument(1);
         let rest = to.strip_prefix("https://").unwrap_or_default();
-        let is_same = ["%{REQUEST_URI}", "/$1", "$1"].iter().any(|end| {
+        let is_same = PATHS.iter().any(|end| {
             let Some(name) = rest.strip_suffix(end) else { return false };
             ["%{HTTP_HOST}", "%{SERVER_NAME}"].contains(&name)
                 || only(&hosts, name.trim_end_matches('/'))
         });
-        if is_same && !host.has_tls() {
+        let is_known = |name: &str| tls.have_all(&host.names, name.trim_end_matches('/'));
+        let is_to_one = !has_host
+            && !host.has_tls()
+            && PATHS.iter().any(|end| rest.strip_suffix(end).is_some_and(is_known));
+        if is_same && !host.has_tls() || is_to_one {
             host.to_https = status.parse().ok();
         } else if has_host && hosts.len() < host.names.len().max(1) {
             let Ok(to) = chain.target("", "\0") else { return };
@@ -279,7 +295,11 @@ impl<'a> HostsImport<'_, 'a> {
         } else {
             return;
         }
-        self.report.kept(&chain.rule.place, &chain.rule.shown());
+        let (place, shown) = (&chain.rule.place, chain.rule.shown());
+        match is_to_one && !is_same {
+            true => self.report.changed(place, &shown, OF_THE_SAME_NAME),
+            false => self.report.kept(place, &shown),
+        }
         chain.conditions.iter().for_each(|one| self.report.kept(&one.place, &one.shown()));
     }
 
