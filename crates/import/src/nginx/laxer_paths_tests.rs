@@ -224,6 +224,9 @@ fn a_file_that_nginx_passes_to_php_is_not_sent() {
         &php(r"\.(html|php)(/|$)"),
         &php("^/phpmyadmin/"),
         &php("^/(php-app|x)/"),
+        &format!("PHP {}", php("^/(status|ping)")),
+        &format!("PHP {}", php("^/(status|ping)/$")),
+        &format!("PHP {}", php(r"^/(contact\.html|ping)$")),
         &format!("PHP {}", php("/contact.html").replace('~', "=")),
     ]);
     says_nothing(&[
@@ -233,6 +236,8 @@ fn a_file_that_nginx_passes_to_php_is_not_sent() {
         &php(r"\.ph(p[3457]?|t|tml)$"),
         &php(r"\.php$|^/update.php"),
         &format!("PHP {}", php("/fpm-status").replace('~', "=")),
+        "PHP location ~ ^/(status|ping)$ { allow 127.0.0.1; deny all; \
+         fastcgi_pass unix:/run/php.sock; }",
     ]);
 }
 
