@@ -288,7 +288,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// Names a section that does not apply, if another Apache than the imported one may evaluate it.
+    /// Names a section that does not apply here, if another Apache may evaluate it.
     fn skipped(&mut self, directive: &Directive, lines: &[LogicalLine]) {
         let is_define = directive.is("<IfDefine") && !directive.first().starts_with('!');
         // Apache needs this module: without its line, modules are built in.
