@@ -103,9 +103,9 @@ fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
     };
     let apart = with("b.example", "");
     assert!(is_left_out(&apart), "{}\n{}", apart.report, apart.toml);
-    let inner = "</VirtualHost>\n<VirtualHost 127.0.0.1:8080>\nServerName b.example\n\
+    let inner = "</VirtualHost>\nListen 8080\n<VirtualHost 127.0.0.1:8080>\nServerName b.example\n\
                  DocumentRoot /srv/site1";
-    let beside_inner = with("b.example", &format!("Listen 8080\n{inner}"));
+    let beside_inner = with("b.example", inner);
     assert!(is_left_out(&beside_inner), "{}\n{}", beside_inner.report, beside_inner.toml);
     // It is there over plain HTTP, or redirected.
     for (name, plain) in [

@@ -9,8 +9,8 @@ pub(super) fn replace(tree: &mut [Directive], files: &dyn FileReader, report: &m
     let http = tree.iter_mut().filter(|one| one.name == "http");
     let servers = http.flat_map(|http| &mut http.block).filter(|one| one.name == "server");
     for server in servers {
-        let roots = server.block.iter().filter(|one| one.name == "root");
-        let Some(root) = roots.last().map(|one| one.first().to_owned()) else { continue };
+        let mut roots = server.block.iter().filter(|one| one.name == "root");
+        let Some(root) = roots.next_back().map(|one| one.first().to_owned()) else { continue };
         let named: Vec<Directive> =
             server.block.iter().filter(|one| is_named_script(one)).cloned().collect();
         let is_missing = |file: &String| {
