@@ -117,6 +117,37 @@ fn the_block_of_symfony_is_imported_and_does_the_same() {
 }
 
 #[test]
+fn the_blocks_of_ispconfig_and_of_php_fpms_monitoring_are_imported_and_do_the_same() {
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name web1.example.com;
+        root ROOT;
+        index index.php;
+        location / { try_files $uri $uri/ /index.php?$args; }
+        location ~ ^/(status|ping)$ {
+            allow 127.0.0.1;
+            deny all;
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass unix:FPM;
+        }
+        location ~ \.php$ { try_files /b371a339cb6c1a4d0a8b6e0a3ea5ee2c.htm @php; }
+        location @php {
+            try_files $uri =404;
+            include fastcgi_params;
+            fastcgi_pass unix:FPM;
+            fastcgi_index index.php;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_intercept_errors on;
+        }"#,
+        files: &["index.php", "wp-login.php", "wp-admin/index.php", "style.css"],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = ["/", "/a-post/?b=c", "/wp-login.php?a=b", "/wp-admin/index.php", "/style.css"];
+    both.expect_same("web1.example.com", &targets);
+}
+
+#[test]
 fn redirects_access_rules_aliases_and_limits_are_imported_and_do_the_same() {
     let both = Both::start(&Case {
         http: "map $uri $new { default \"\"; /legacy /fresh; ~^/page-([0-9]+)$ /pages/$1; }",

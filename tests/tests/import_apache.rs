@@ -457,6 +457,14 @@ fn a_virtual_host_that_redirects_to_https_becomes_the_redirect_of_tls() {
         assert!(toml.contains("redirect = 301"), "{lines}\n{toml}");
         assert_eq!(toml.matches("[[sites]]").count(), 1, "{lines}\n{toml}");
     }
+    let alias = "ServerName a.example\nServerAlias www.a.example";
+    let hosts =
+        format!("<VirtualHost *:80>\nServerName a.example\n{}\n</VirtualHost>\n{tls}", plain[0]);
+    let hosts = hosts.replace("ServerName a.example", alias);
+    let folder = "<Directory /srv>\nRequire all granted\n</Directory>";
+    let (code, report, toml) = report_of(&format!("Listen 443\n{hosts}{folder}"));
+    assert_eq!(code, Some(0), "{report}\n{toml}");
+    assert!(toml.contains("redirect = 301"), "{toml}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ const REFUSING: [&str; 22] = [
 
 /// Lines of a virtual host of which others decide whether or for which paths they refuse, with a
 /// file that they refuse and one that they do not.
-const DEPENDENT: [[&str; 3]; 11] = [
+const DEPENDENT: [[&str; 3]; 13] = [
     [
         "RewriteEngine on\n<Directory HERE/site>\nRewriteRule ^private/ - [F]\n</Directory>",
         "private/a.txt",
@@ -96,6 +96,17 @@ const DEPENDENT: [[&str; 3]; 11] = [
     ],
     [
         "<IfVersion ~ ^2\\.4>\n<Location /private>\nRequire all denied\n</Location>\n</IfVersion>",
+        "private/a.txt",
+        "asecret",
+    ],
+    [
+        "<IfModule prefork.c>\n<Location /private>\nRequire all denied\n</Location>\n</IfModule>",
+        "private/a.txt",
+        "asecret",
+    ],
+    [
+        "<Location /private>\nRequire all denied\n</Location>\n<IfModule mod_rewrite>\n\
+         <Location /private>\nRequire all granted\n</Location>\n</IfModule>",
         "private/a.txt",
         "asecret",
     ],

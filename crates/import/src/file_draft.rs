@@ -50,8 +50,10 @@ impl SectionDraft {
 
     /// Sets a setting in place of its value.
     pub fn replace(&mut self, name: &str, value: Placed) {
-        self.settings.retain(|(known, _)| known != name);
-        self.set(name, value);
+        match self.settings.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.set(name, value),
+        }
     }
 
     /// The value of a setting.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use maitred_rules::networks::is_private;
+
 /// An address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
@@ -21,7 +23,13 @@ pub struct Listen {
 impl Listen {
     /// Whether only this machine reaches it.
     pub fn is_loopback(&self) -> bool {
-        self.host.starts_with("127.") || self.host == "[::1]" || self.host == "localhost"
+        let is_own = |address: IpAddr| address.to_canonical().is_loopback();
+        self.host == "localhost" || self.address().is_some_and(is_own)
+    }
+
+    /// The address; none for `*` and for a name.
+    fn address(&self) -> Option<IpAddr> {
+        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
 
     /// Where clients reach it: `*` is every address of IPv6, too, and the ports of HTTP and HTTPS
@@ -33,18 +41,7 @@ impl Listen {
 
     /// Whether the whole Internet can reach it.
     fn is_public(&self) -> bool {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        match host.parse::<IpAddr>() {
-            Ok(IpAddr::V4(address)) => {
-                let is_local = address.is_private() || address.is_loopback();
-                !is_local && !address.is_link_local() && !address.is_unspecified()
-            }
-            Ok(IpAddr::V6(address)) => {
-                let is_local = address.is_unique_local() || address.is_loopback();
-                !is_local && !address.is_unicast_link_local() && !address.is_unspecified()
-            }
-            Err(_) => false,
-        }
+        self.address().is_some_and(|address| !is_private(address))
     }
 
     /// The address and the port, as written.
@@ -134,6 +131,16 @@ mod tests {
         ] {
             assert_eq!(is_more(&inner, &other), more, "{other:?}");
         }
+        for private in [
+            "100.101.102.103",
+            "169.254.1.1",
+            "[fd00::1]",
+            "[FE80::1]",
+            "[fe80::1%eth0]",
+            "[::ffff:10.0.0.5]",
+        ] {
+            assert!(is_more(&[listen(private, 443)], &[listen("*", 443)]), "{private}");
+        }
         let public = listen("203.0.113.1", 443);
         for other in [
             listen("203.0.113.2", 443),
@@ -146,6 +153,23 @@ mod tests {
         assert!(is_more(std::slice::from_ref(&public), &[listen("*", 8080)]));
         for other in [vec![listen("*", 80)], vec![listen("[::]", 443)], inner.to_vec()] {
             assert!(!is_more(&[listen("*", 443)], &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn this_machine_has_addresses_of_several_spellings() {
+        for (host, is_own) in [
+            ("127.0.0.1", true),
+            ("127.1.2.3", true),
+            ("[::1]", true),
+            ("[0:0::1]", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("localhost", true),
+            ("*", false),
+            ("10.0.0.5", false),
+            ("[::]", false),
+        ] {
+            assert_eq!(listen(host, 80).is_loopback(), is_own, "{host}");
         }
     }
 }

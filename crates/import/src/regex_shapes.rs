@@ -23,6 +23,10 @@ pub struct ShapedPath {
 
 /// The paths of an expression such as `^/a/(b|c)`, `^/a$` and `^/a/.+\.(css|js)$`; none of others.
 pub fn shapes(expression: &str) -> Option<Vec<ShapedPath>> {
+    // An anchor is one of its own alternative alone.
+    if values::alternatives(expression).len() > 1 {
+        return None;
+    }
     let inner = expression.strip_prefix('^')?;
     let (inner, is_exact) = match inner.strip_suffix('$') {
         Some(inner) if !inner.ends_with('\\') => (inner, true),
@@ -151,7 +155,15 @@ mod tests {
         );
         assert_eq!(of(r"^/w/(a|b)\.php$"), some("/w/a.php$ /w/b.php$"));
         assert_eq!(of(r"^/w/s/.+\.(css|js)$"), some("/w/s/*.css|.js"));
-        for text in [r"\.php$", r"^/a/[^/]+$", r"^/a(/|$)", r"^/a.+", r"^/a/.+\.(css|.*)$"] {
+        for text in [
+            r"\.php$",
+            r"^/a/[^/]+$",
+            r"^/a(/|$)",
+            r"^/a.+",
+            r"^/a/.+\.(css|.*)$",
+            r"^/a|/b$",
+            r"^/a/.+\.css|js$",
+        ] {
             assert_eq!(of(text), None, "{text}");
         }
     }

@@ -86,6 +86,32 @@ pub fn client_key(address: IpAddr) -> u128 {
     }
 }
 
+/// Whether an address is not of the public Internet: of this machine, of a private network, or
+/// none. An IPv4-mapped IPv6 address counts as IPv4.
+pub fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            address.is_loopback()
+                || address.is_private()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || is_shared(address)
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+                || address.is_unspecified()
+        }
+    }
+}
+
+/// 100.64.0.0/10, for machines of a provider (RFC 6598) or of a virtual private network.
+fn is_shared(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    first == 100 && second & 0xc0 == 64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +157,38 @@ mod tests {
         assert_eq!(key("64:ff9b::192.0.2.1"), key("192.0.2.1"));
         assert_eq!(key("64:ff9b::1:c000:201"), key("64:ff9b::1:c000:202"));
         assert_eq!(key("64:ff9b:1::1"), key("64:ff9b:1::2"));
+    }
+
+    #[test]
+    fn an_address_is_private_up_to_the_last_one_of_its_network() {
+        for text in [
+            "10.0.0.1",
+            "172.31.255.255",
+            "192.168.0.1",
+            "127.0.0.1",
+            "169.254.1.1",
+            "100.64.0.0",
+            "100.127.255.255",
+            "0.0.0.0",
+            "::",
+            "::1",
+            "::ffff:10.0.0.1",
+            "fdff::1",
+            "febf::1",
+        ] {
+            assert!(is_private(text.parse().unwrap()), "{text}");
+        }
+        for text in [
+            "172.32.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "169.255.0.0",
+            "::ffff:203.0.113.1",
+            "2001:db8::1",
+            "fe00::1",
+            "fec0::1",
+        ] {
+            assert!(!is_private(text.parse().unwrap()), "{text}");
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! Connections per client address. Addresses shared by many clients are exempt: this machine,
 //! private networks (containers, load balancers) and trusted proxies.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use maitred_rules::networks::{Networks, client_key};
+use maitred_rules::networks::{Networks, client_key, is_private};
 use maitred_rules::rate::Running;
 
 /// The connections of each address.
@@ -21,7 +21,7 @@ pub struct Address(u128);
 impl Address {
     /// The address of the client at `peer`; none if it is exempt.
     pub fn of(peer: IpAddr, trusted: &Networks) -> Option<Address> {
-        let is_exempt = is_private(peer.to_canonical()) || trusted.contain(peer);
+        let is_exempt = is_private(peer) || trusted.contain(peer);
         (!is_exempt).then(|| Address(client_key(peer)))
     }
 }
@@ -60,32 +60,6 @@ impl Addresses {
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
-}
-
-/// Whether an address is not of the public Internet, or there is none.
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            address.is_loopback()
-                || address.is_private()
-                || address.is_link_local()
-                || address.is_unspecified()
-                || is_shared(address)
-        }
-        IpAddr::V6(address) => address.is_loopback() || is_local(address),
-    }
-}
-
-/// 100.64.0.0/10, which providers use between their own machines (RFC 6598).
-fn is_shared(address: Ipv4Addr) -> bool {
-    let [first, second, ..] = address.octets();
-    first == 100 && second & 0xc0 == 64
-}
-
-/// fc00::/7 (RFC 4193) and fe80::/10 (RFC 4291 §2.5.6).
-fn is_local(address: Ipv6Addr) -> bool {
-    let first = address.segments()[0];
-    first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
 use pcre2::bytes::Regex;
 
+use super::module_names::{BUILT_IN, has_module};
+use super::skipped_sections::{directives, may_decide};
 use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
@@ -20,10 +22,6 @@ const MAX_DIRECTIVES: usize = 100_000;
 /// Longest line after its variables are replaced, in bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Modules that Debian and Fedora compile in.
-const BUILT_IN: [&str; 8] =
-    ["core", "so", "http", "http_core", "watchdog", "log_config", "logio", "unixd"];
-
 /// The version that `<IfVersion>` is compared with.
 const VERSION: [u32; 3] = [2, 4, 62];
 
@@ -32,7 +30,7 @@ const VERSION: [u32; 3] = [2, 4, 62];
 pub struct ApacheConfig {
     /// The directives of the server itself, and `<VirtualHost>` sections.
     pub tree: Vec<Directive>,
-    /// The modules without `mod_` and `_module`.
+    /// The symbols of the modules.
     pub modules: BTreeSet<String>,
     /// `ServerRoot`, which relative paths start from.
     pub server_root: String,
@@ -87,7 +85,8 @@ pub fn read(
         server_root: folder,
         defines: arguments_of(&variables),
         variables,
-        modules: BUILT_IN.iter().chain(&["version"]).map(|name| (*name).to_owned()).collect(),
+        modules: BUILT_IN.map(str::to_owned).into(),
+        skipped_names: BTreeSet::new(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
@@ -113,6 +112,7 @@ pub(super) fn htaccess(
         variables: config.variables.clone(),
         defines: config.defines.clone(),
         modules: config.modules.clone(),
+        skipped_names: BTreeSet::new(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
@@ -183,6 +183,8 @@ struct ConfigReader<'a> {
     server_root: String,
     variables: BTreeMap<String, String>,
     defines: BTreeSet<String>,
+    /// The names that sections define which do not apply.
+    skipped_names: BTreeSet<String>,
     modules: BTreeSet<String>,
     macros: BTreeMap<String, MacroLines>,
     left: usize,
@@ -271,8 +273,8 @@ impl ConfigReader<'_> {
                 self.section(source, at, Some(&directive), &mut inner)
             }
             Some(false) => {
-                self.skipped(&directive);
-                skip(source, at, &directive.name);
+                let lines = skip(source, at, &directive.name);
+                self.skipped(&directive, lines);
                 Ok(())
             }
             None => {
@@ -286,15 +288,26 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// A section that does not apply, if another Apache than the imported one may evaluate it.
-    fn skipped(&mut self, directive: &Directive) {
+    /// Names a section that does not apply here, if another Apache may evaluate it.
+    fn skipped(&mut self, directive: &Directive, lines: &[LogicalLine]) {
         let is_define = directive.is("<IfDefine") && !directive.first().starts_with('!');
         // Apache needs this module: without its line, modules are built in.
-        let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core");
-        if is_define || is_built_in {
-            let why = "what it has is not imported: it is neither defined nor loaded by these \
-                       files. If Apache has it, write `Define` or `LoadModule` for it";
-            self.report.left_out(&directive.place, &directive.shown(), why);
+        let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core_module");
+        // A name of the files that they do not define here is no argument of Apache.
+        let is_unknown = is_define && !self.skipped_names.contains(directive.first());
+        let may_apply = is_unknown || is_built_in;
+        let inner = directives(lines, &directive.place);
+        if !may_apply {
+            let defines = inner.iter().filter(|one| one.is("Define"));
+            self.skipped_names.extend(defines.map(|one| one.first().to_owned()));
+        }
+        let (place, shown) = (&directive.place, directive.shown());
+        let why = "what it has is not imported: it is neither defined nor loaded by these files. \
+                   If Apache has it, write `Define` or `LoadModule` for it";
+        if may_apply && inner.iter().any(may_decide) {
+            self.report.access_left_out(place, &shown, why);
+        } else if is_define || is_built_in {
+            self.report.left_out(place, &shown, why);
         }
     }
 
@@ -325,8 +338,7 @@ impl ConfigReader<'_> {
             }
             "serverroot" => directive.first().clone_into(&mut self.server_root),
             "loadmodule" => {
-                let name = directive.first();
-                self.modules.insert(name.strip_suffix("_module").unwrap_or(name).to_owned());
+                self.modules.insert(directive.first().to_owned());
             }
             _ => {}
         }
@@ -368,9 +380,7 @@ impl ConfigReader<'_> {
     }
 
     fn define_macro(&mut self, directive: &Directive, source: &Source, at: &mut usize) {
-        let start = *at;
-        skip(source, at, "<macro");
-        let lines = source.lines[start..(*at).saturating_sub(1).max(start)].to_vec();
+        let lines = skip(source, at, "<macro").to_vec();
         let parameters = directive.arguments.iter().skip(1).cloned().collect();
         let name = directive.first().to_ascii_lowercase();
         self.macros.insert(name, MacroLines { file: source.file.clone(), parameters, lines });
@@ -470,8 +480,9 @@ pub(super) fn parsed(text: &str, place: SourceLine) -> Directive {
     Directive { name, arguments, place, block: Vec::new() }
 }
 
-/// Skips to the end of a section that does not apply.
-fn skip(source: &Source, at: &mut usize, name: &str) {
+/// Skips to the end of a section that does not apply. The lines in it.
+fn skip<'s>(source: &'s Source, at: &mut usize, name: &str) -> &'s [LogicalLine] {
+    let start = *at;
     let name = name.trim_start_matches('<');
     let mut depth = 1;
     while let Some(line) = source.lines.get(*at) {
@@ -485,21 +496,10 @@ fn skip(source: &Source, at: &mut usize, name: &str) {
             depth += 1;
         }
         if depth == 0 {
-            return;
+            return &source.lines[start..*at - 1];
         }
     }
-}
-
-/// `mpm_prefork_module`, `mod_php.c`, `prefork.c`.
-fn has_module(modules: &BTreeSet<String>, name: &str) -> bool {
-    let plain = name.strip_suffix("_module").map(str::to_owned).unwrap_or_else(|| {
-        let source = name.trim_end_matches(".c");
-        match source {
-            "prefork" | "event" | "worker" => format!("mpm_{source}"),
-            _ => source.trim_start_matches("mod_").to_owned(),
-        }
-    });
-    modules.contains(&plain)
+    &source.lines[start..]
 }
 
 /// Whether a condition holds that a `!` negates.

@@ -57,3 +57,71 @@ fn sections_are_evaluated_with_the_names_that_apache_is_started_with() {
     assert!(!of_host("RegexDefaultOptions +ICASE").report.keeps_access());
     assert!(of_host("RegexDefaultOptions -DOTALL").report.keeps_access());
 }
+
+#[test]
+fn a_section_of_a_module_is_entered_by_the_symbol_or_the_source_of_it_as_in_apache() {
+    let load = ["mod_shib", "ldap_module", "mpm_prefork_module", "authz_core_module"]
+        .map(|symbol| format!("LoadModule {symbol} /m.so\n"))
+        .concat();
+    for (name, is_entered) in [
+        ("mod_shib", true),
+        ("mod_shib.cpp", true),
+        ("shib_module", false),
+        ("rewrite_module", true),
+        ("mod_rewrite.c", true),
+        ("mod_rewrite", false),
+        ("rewrite", false),
+        ("util_ldap.c", true),
+        ("prefork.c", true),
+        ("prefork", false),
+        ("mod_so.c", true),
+        ("core.c", true),
+        ("http_core.c", true),
+        ("log_config_module", true),
+    ] {
+        let of = |name: &str| {
+            format!("{load}<IfModule {name}>\n{}\n</IfModule>", section("Location /a"))
+        };
+        let open: &[&str] = if is_entered { &[] } else { &["/a"] };
+        let denied: &[&str] = if is_entered { &["/a"] } else { &[] };
+        expect_denied(&of(name), denied, open);
+        expect_denied(&of(&format!("!{name}")), open, denied);
+    }
+}
+
+#[test]
+fn a_section_of_a_name_that_is_not_defined_is_left_out_as_access_if_it_may_decide_on_it() {
+    let load = "LoadModule authz_core_module /m.so\n";
+    let location = section("Location /debug");
+    let host = "<VirtualHost *:443>\nServerName b.example\n</VirtualHost>";
+    let unknown = "<IfDefine B>\nFrobnicate\n</IfDefine>";
+    for (lines, is_access) in [
+        (location.as_str(), true),
+        (host, true),
+        (unknown, true),
+        ("Include /more.conf", true),
+        ("RewriteRule ^/a - [F]", true),
+        ("<Location /a>\nSetHandler none\n</Location>", true),
+        ("ErrorLog /x", false),
+        ("Listen 443", false),
+        ("<Location /a>\nHeader set X 1\n</Location>", false),
+        ("DirectoryIndex index.htm", false),
+    ] {
+        let of = |name: &str| of_host(&format!("{load}<IfDefine {name}>\n{lines}\n</IfDefine>"));
+        let imported = of("PROD");
+        assert_eq!(!imported.report.keeps_access(), is_access, "{lines}\n{}", imported.report);
+        assert!(imported.report.to_string().contains("neither defined"), "{}", imported.report);
+    }
+    // As Debian's serve-cgi-bin.conf: the files themselves define the name.
+    let defined = format!(
+        "{load}<IfModule mod_cgi.c>\nDefine CGI\n</IfModule>\n<IfDefine CGI>\n{location}\n\
+         </IfDefine>\n<IfDefine !OUTER>\n{location}\n</IfDefine>"
+    );
+    assert!(of_host(&defined).report.keeps_access(), "{}", of_host(&defined).report);
+    let perhaps = defined.replace("IfModule mod_cgi.c", "IfDefine PROD");
+    let perhaps = perhaps.replacen("</IfModule>", "</IfDefine>", 1);
+    assert!(!of_host(&perhaps).report.keeps_access());
+    // Its modules are built in.
+    let built_in = format!("<IfModule mod_alias.c>\n{location}\n</IfModule>");
+    assert!(!of_host(&built_in).report.keeps_access());
+}

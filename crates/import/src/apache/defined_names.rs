@@ -28,7 +28,7 @@ const MODULE: &str = "Apache has other modules than this server, and so other li
                       apply: write those that apply in Apache without the section";
 
 /// The module that every Apache 2.4 has. Without a line that loads it, modules are built in.
-const ALWAYS: &str = "authz_core";
+const ALWAYS: &str = "authz_core_module";
 
 impl HostImport<'_, '_> {
     /// The conditions of the `.htaccess` files below the document root.
@@ -101,8 +101,8 @@ impl<'l> EnteredSection<'l> {
             return EnteredSection { line, in_apache: true, here: true };
         }
         let major = match () {
-            () if config.modules.contains("php5") => 5,
-            () if config.modules.contains("php7") => 7,
+            () if config.modules.contains("php5_module") => 5,
+            () if config.modules.contains("php7_module") => 7,
             () => PHP_MAJOR,
         };
         let has = |name: &str, major| is_entered(b"ifmodule", name.as_bytes(), major) == Ok(true);
@@ -141,7 +141,7 @@ fn sections_of_modules<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<
 }
 
 /// Whether a line may refuse clients, or stop or confine scripts.
-fn refuses(line: &Directive, is_negated: bool) -> bool {
+pub(super) fn refuses(line: &Directive, is_negated: bool) -> bool {
     match line.name.to_ascii_lowercase().as_str() {
         "require" => is_negated || !is_about_all(line, "granted"),
         "deny" | "order" | "satisfy" | "authmerging" | "sslrequire" | "sslrequiressl"

@@ -281,7 +281,7 @@ impl<'a> HostImport<'_, 'a> {
             for line in section.all("Options") {
                 self.keep(line);
                 let Some(lists) = allows_listing(line) else { continue };
-                let is_known = self.config.modules.contains("autoindex");
+                let is_known = self.config.modules.contains("autoindex_module");
                 found.push((section.area.clone(), lists && is_known, line));
             }
         }

@@ -131,6 +131,7 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
     let nested = module("mod_rewrite.c", &module("mod_authnz_ldap.c", "RewriteRule ^a - [F]"));
     let (php5, php7) = ("LoadModule php5_module /m.so", "LoadModule php7_module /m.so");
     let php8 = "LoadModule php_module /m.so";
+    let shib = "LoadModule mod_shib /m.so";
     for (lines, file, line) in [
         (ldap, module("mod_authnz_ldap.c", "AuthType Basic\nRequire valid-user"), Some(1)),
         (ldap, module("mod_authnz_ldap.c", "Require all granted"), None),
@@ -150,6 +151,7 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
         (php7, module("!mod_php7.c", "SetHandler application/x-httpd-php"), Some(1)),
         (php5, module("mod_php5.c", "php_flag engine off"), Some(1)),
         (php8, module("mod_php.c", "php_flag engine off"), None),
+        (shib, module("mod_shib", "AuthType shibboleth\nRequire shib-session"), Some(1)),
     ] {
         expect_left_out(lines, &file, line);
     }

@@ -17,12 +17,14 @@ mod host_proxies;
 mod host_responses;
 mod host_rewrites;
 mod host_scripts;
+mod host_sites;
 mod htaccess_lines;
 mod includes;
 mod inherited_rules;
 mod known_directives;
 mod log_formats;
 mod mod_php_pools;
+mod module_names;
 mod passed_scripts;
 mod path_area;
 mod path_pools;
@@ -34,6 +36,7 @@ mod script_merge;
 mod section_order;
 mod sent_types;
 mod served_hosts;
+mod skipped_sections;
 mod unrun_scripts;
 mod virtual_host;
 mod virtual_hosts;
@@ -81,6 +84,9 @@ const SECTIONS: [&str; 7] = [
     "<Files",
     "<FilesMatch",
 ];
+
+/// Sections that apply by conditions of the server.
+const CONDITIONS: [&str; 3] = ["<IfModule", "<IfDefine", "<IfVersion"];
 
 /// Imports Apache's configuration in `main`, with the pools of php-fpm in `fpm`.
 ///

@@ -64,7 +64,8 @@ impl ModPhpPools {
                 base.settings.set(&name.to_ascii_lowercase(), Placed::new(toml, &line.place));
             }
         }
-        if config.modules.contains("mpm_prefork") || config.modules.contains("mpm_itk") {
+        if ["mpm_prefork_module", "mpm_itk_module"].iter().any(|one| config.modules.contains(*one))
+        {
             prefork(config, &mut base, &mut lines);
         }
         ModPhpPools { base, lines, pools: Vec::new() }

@@ -62,6 +62,17 @@ impl VirtualHost<'_> {
         self.listens.iter().any(|one| !one.is_tls)
     }
 
+    /// Whether others than this machine reach it over plain HTTP.
+    pub fn has_open_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls && !one.is_loopback())
+    }
+
+    /// Whether a name leads to it, by itself or by a wildcard.
+    pub fn has_name(&self, name: &str) -> bool {
+        let has_wildcard = || self.wildcards.iter().any(|pattern| pattern.is_match(name));
+        self.names.iter().any(|own| own == name) || has_wildcard()
+    }
+
     /// Whether it is served over TLS, and plain HTTP with one of its names by another one.
     pub fn is_over_tls_alone(&self, all: &[VirtualHost<'_>]) -> bool {
         let leads = |one: &VirtualHost<'_>, name: Option<&String>| {
@@ -69,7 +80,7 @@ impl VirtualHost<'_> {
                 Some(name) => one.names.contains(name),
                 None => one.names.is_empty() || one.is_default,
             };
-            one.has_plain() && (is_named || one.is_default && one.to_https.is_some())
+            one.has_open_plain() && (is_named || one.is_default && one.to_https.is_some())
         };
         let leads = |name: Option<&String>| all.iter().any(|one| leads(one, name));
         let is_alone = match self.names.is_empty() {
@@ -122,6 +133,33 @@ impl VirtualHost<'_> {
             own.port == its.port && names_it
         };
         self.listens.iter().any(|own| later.listens.iter().any(|its| is_beside(own, its)))
+    }
+}
+
+/// The names of all virtual hosts over TLS.
+pub(super) struct NamesOverTls {
+    names: Vec<String>,
+    wildcards: Vec<regex::Regex>,
+}
+
+impl NamesOverTls {
+    pub fn of(hosts: &[VirtualHost<'_>]) -> NamesOverTls {
+        let tls = || hosts.iter().filter(|one| one.has_tls());
+        NamesOverTls {
+            names: tls().flat_map(|one| one.names.clone()).collect(),
+            wildcards: tls().flat_map(|one| one.wildcards.clone()).collect(),
+        }
+    }
+
+    /// Whether a host with these names may redirect to HTTPS of each of them in place of `target`:
+    /// all of them have TLS.
+    pub fn have_all(&self, names: &[String], target: &str) -> bool {
+        let has = |name: &str| {
+            let is_below = |pattern: &regex::Regex| pattern.is_match(name);
+            self.names.iter().any(|one| one == name) || self.wildcards.iter().any(is_below)
+        };
+        let is_name = !target.is_empty() && !target.contains(['%', '$', '/', ':']);
+        is_name && has(target) && !names.is_empty() && names.iter().all(|name| has(name))
     }
 }
 

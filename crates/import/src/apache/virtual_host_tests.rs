@@ -103,6 +103,10 @@ fn a_host_over_tls_alone_is_left_out_as_access_where_plain_http_serves_it() {
     };
     let apart = with("b.example", "");
     assert!(is_left_out(&apart), "{}\n{}", apart.report, apart.toml);
+    let inner = "</VirtualHost>\nListen 8080\n<VirtualHost 127.0.0.1:8080>\nServerName b.example\n\
+                 DocumentRoot /srv/site1";
+    let beside_inner = with("b.example", inner);
+    assert!(is_left_out(&beside_inner), "{}\n{}", beside_inner.report, beside_inner.toml);
     // It is there over plain HTTP, or redirected.
     for (name, plain) in [
         ("a.example", ""),
@@ -141,5 +145,124 @@ fn names_with_other_wildcards_are_left_out_as_access_but_those_of_the_first_host
         assert!(!report.keeps_access(), "{alias}\n{report}");
         let report = of_host(&format!("ServerAlias {alias}\n{other}")).report;
         assert!(report.keeps_access(), "{alias}\n{report}");
+    }
+}
+
+#[test]
+fn a_host_of_a_private_address_is_left_out_as_access_beside_one_of_all_addresses() {
+    for (address, is_kept) in [("100.64.0.5", false), ("203.0.113.1", true)] {
+        let imported = of_host(&format!(
+            "</VirtualHost>\n<VirtualHost {address}:80>\nServerName admin.example\n\
+             DocumentRoot /srv/b"
+        ));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{address}\n{}", imported.report);
+    }
+}
+
+/// A virtual host over TLS, with a name and a document root.
+fn tls_host(name: &str, root: &str) -> String {
+    format!(
+        "<VirtualHost *:443>\nServerName {name}\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+         DocumentRoot {root}\n</VirtualHost>\n"
+    )
+}
+
+/// The names of the site with a document root.
+fn names_of<'t>(imported: &'t Imported, root: &str) -> Vec<&'t str> {
+    let mut sites = imported.toml.split("[[sites]]").skip(1);
+    let site = sites.find(|site| site.contains(&format!("root = \"{root}\"")));
+    let site = site.unwrap_or_else(|| panic!("{root}\n{}", imported.toml));
+    let (_, names) = site.split_once("\nhosts = [").expect("hosts");
+    names.split(']').next().unwrap_or_default().split(", ").collect()
+}
+
+#[test]
+fn names_that_one_of_two_virtual_hosts_of_a_site_has_lead_to_the_site() {
+    let other = "<VirtualHost *:80>\nServerName other.example\nDocumentRoot /srv/customer1\n\
+                 </VirtualHost>\n";
+    let plain = "<VirtualHost *:80>\nServerName example.com\nServerAlias www.example.com\n\
+                 DocumentRoot /srv/customer2\n</VirtualHost>\n";
+    let tls = tls_host("example.com", "/srv/customer2");
+    let imported = of_hosts(&[other, plain, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"www.example.com\""], "{}", imported.toml);
+    assert_eq!(names_of(&imported, "/srv/customer1"), ["\"other.example\"", "\"*\""]);
+    let imported = of_hosts(&[plain, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"www.example.com\"", "\"*\""], "{}", imported.toml);
+    let nameless = "<VirtualHost *:80>\nDocumentRoot /srv/customer2\n</VirtualHost>\n";
+    let imported = of_hosts(&[nameless, &tls].concat());
+    let names = names_of(&imported, "/srv/customer2");
+    assert_eq!(names, ["\"example.com\"", "\"*\""], "{}", imported.toml);
+    // Its names are those of two sites, and one of them is another one.
+    let both = plain.replace("customer2", "customer3");
+    let second = tls_host("www.example.com", "/srv/customer3");
+    let imported =
+        of_hosts(&[other, &both, &tls_host("example.com", "/srv/customer3"), &second].concat());
+    assert!(imported.report.keeps_access(), "{}", imported.report);
+    let second = tls_host("www.example.com", "/srv/customer4");
+    let imported =
+        of_hosts(&[other, &both, &tls_host("example.com", "/srv/customer3"), &second].concat());
+    assert!(!imported.report.keeps_access(), "{}", imported.report);
+}
+
+#[test]
+fn debians_two_files_without_a_name_are_one_site() {
+    let lines = "ServerAdmin webmaster@localhost\nDocumentRoot /var/www/html\n\
+                 ErrorLog ${APACHE_LOG_DIR}/error.log\n\
+                 CustomLog ${APACHE_LOG_DIR}/access.log combined\n";
+    let plain = format!("<VirtualHost *:80>\n{lines}</VirtualHost>\n");
+    let tls = format!(
+        "<VirtualHost *:443>\n{lines}SSLEngine on\nSSLCertificateFile /c.pem\n\
+         SSLCertificateKeyFile /c.key\n\
+         <FilesMatch \"\\.(?:cgi|shtml|phtml|php)$\">\nSSLOptions +StdEnvVars\n</FilesMatch>\n\
+         <Directory /usr/lib/cgi-bin>\nSSLOptions +StdEnvVars\n</Directory>\n</VirtualHost>\n"
+    );
+    for hosts in [[&*plain, &*tls], [&*tls, &*plain]] {
+        let imported = of_hosts(&hosts.concat());
+        let Imported { report, toml, .. } = &imported;
+        assert!(report.keeps_access(), "{report}\n{toml}");
+        assert_eq!(names_of(&imported, "/var/www/html"), ["\"*\""]);
+        assert_eq!(toml.matches("[[sites]]").count(), 1, "{toml}");
+    }
+    let other = plain.replace("/html", "/other");
+    assert!(!of_hosts(&[other, tls].concat()).report.keeps_access());
+}
+
+#[test]
+fn a_redirect_of_several_names_to_https_of_one_is_that_of_tls() {
+    let plain = |lines: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName example.com\nServerAlias www.example.com\n\
+             {lines}\n</VirtualHost>\n"
+        )
+    };
+    let www = |name: &str| {
+        tls_host("example.com", "/srv/a")
+            .replace("SSLEngine", &format!("ServerAlias {name}\nSSLEngine"))
+    };
+    let rule = "RewriteEngine on\nRewriteRule ^(.*)$ https://example.com/$1 [R=301,L]";
+    let of_www = "RewriteEngine on\nRewriteCond %{HTTP_HOST} ^www\nRewriteRule ^ \
+                  https://example.com%{REQUEST_URI} [R=301,L]";
+    let to = |name: &str| format!("Redirect permanent / https://{name}/");
+    for (lines, tls, is_redirect) in [
+        (to("example.com"), www("www.example.com"), true),
+        (to("www.example.com"), www("*.example.com"), true),
+        (rule.to_owned(), www("www.example.com"), true),
+        // A name has no certificate, or another one is the target.
+        (to("example.com"), www("m.example.com"), false),
+        (to("b.example"), www("www.example.com"), false),
+        (rule.to_owned(), www("m.example.com"), false),
+        // It is for one of the names.
+        (of_www.to_owned(), www("www.example.com"), false),
+    ] {
+        let Imported { report, toml, .. } = of_hosts(&[plain(&lines), tls].concat());
+        assert_eq!(toml.contains("redirect = 301"), is_redirect, "{lines}\n{toml}\n{report}");
+        let is_named = report.to_string().contains("HTTPS of the requested name");
+        assert_eq!(is_named, is_redirect, "{lines}\n{report}");
+        if is_redirect {
+            assert!(report.keeps_access(), "{lines}\n{toml}\n{report}");
+            assert_eq!(toml.matches("[[sites]]").count(), 1, "{toml}");
+        }
     }
 }

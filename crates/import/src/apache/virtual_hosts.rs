@@ -1,21 +1,25 @@
 //! The virtual hosts: which of them become sites, and under which names.
 
-use std::collections::BTreeSet;
 use std::ptr;
 
 use super::config_reader::ApacheConfig;
 use super::host_addresses::{self, address};
-use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, RewriteScope, chains};
-use super::virtual_host::{MovedHost, VirtualHost, wildcards};
+use super::virtual_host::{MovedHost, NamesOverTls, VirtualHost, wildcards};
 use crate::FileReader;
-use crate::file_draft::{FileDraft, Placed, SiteDraft};
+use crate::file_draft::{FileDraft, Placed};
 use crate::fpm::PoolPlan;
-use crate::listen_addresses::{Listen, Reach, addresses, reach};
+use crate::listen_addresses::{Listen, addresses};
 use crate::report::ImportReport;
 use crate::source_directive::Directive;
 use crate::toml_text;
+
+/// The requested path in the target of a rule.
+const PATHS: [&str; 3] = ["%{REQUEST_URI}", "/$1", "$1"];
+
+/// What a redirect to HTTPS of one name becomes.
+const OF_THE_SAME_NAME: &str = "plain HTTP is redirected to HTTPS of the requested name";
 
 /// The import of all virtual hosts.
 pub(super) struct HostsImport<'w, 'a> {
@@ -35,6 +39,8 @@ impl<'a> HostsImport<'_, 'a> {
         let mut hosts: Vec<VirtualHost<'a>> =
             sections.into_iter().map(|one| self.host(one, &listens)).collect();
         self.server_itself(&listens, &mut hosts);
+        let tls = NamesOverTls::of(&hosts);
+        hosts.iter_mut().for_each(|host| self.redirected(host, &tls));
         let first = hosts.iter().position(|one| !one.is_only_redirect());
         let named = hosts.iter().any(|one| one.names.iter().any(|name| name == "*"));
         if let Some(first) = first.filter(|_| !named) {
@@ -47,13 +53,7 @@ impl<'a> HostsImport<'_, 'a> {
         let hosts = self.hosts();
         self.listen(&hosts, file);
         self.tls(&hosts, file);
-        let (tls, plain): (Vec<_>, Vec<_>) = hosts.iter().partition(|one| one.has_tls());
-        let mut taken: Vec<(BTreeSet<String>, usize)> = Vec::new();
-        for host in tls.into_iter().chain(plain) {
-            self.site(host, &hosts, &mut taken, file);
-        }
-        file.sites
-            .sort_by_key(|site| hosts.iter().position(|one| one.place.to_string() == site.from));
+        self.sites(&hosts, file);
     }
 
     /// The addresses of `Listen`.
@@ -97,7 +97,7 @@ impl<'a> HostsImport<'_, 'a> {
             let why = "no `Listen` has its port, and Apache does not serve it";
             self.report.changed(&section.place, &section.shown(), why);
         }
-        let mut host = VirtualHost {
+        VirtualHost {
             section: Some(section),
             place: section.place.clone(),
             directives: &section.block,
@@ -109,9 +109,7 @@ impl<'a> HostsImport<'_, 'a> {
             to_https: None,
             moved: Vec::new(),
             moved_lines: Vec::new(),
-        };
-        self.redirected(&mut host);
-        host
+        }
     }
 
     /// The server itself, where no virtual host is.
@@ -139,7 +137,7 @@ impl<'a> HostsImport<'_, 'a> {
         let place = root.or(self.config.tree.first());
         let Some(place) = place.map(|one| one.place.clone()) else { return };
         let listens = if free.is_empty() { listens.to_vec() } else { free };
-        let mut host = VirtualHost {
+        let host = VirtualHost {
             section: None,
             place,
             directives: &self.config.tree,
@@ -152,7 +150,6 @@ impl<'a> HostsImport<'_, 'a> {
             moved: Vec::new(),
             moved_lines: Vec::new(),
         };
-        self.redirected(&mut host);
         hosts.push(host);
     }
 
@@ -199,8 +196,9 @@ impl<'a> HostsImport<'_, 'a> {
         first.is_none_or(|one| ptr::eq(one.block.as_slice(), directives))
     }
 
-    /// What a virtual host redirects as a whole, or for some of its names.
-    fn redirected(&mut self, host: &mut VirtualHost<'a>) {
+    /// What a virtual host redirects as a whole, or for some of its names. `tls` are the names that
+    /// have TLS.
+    fn redirected(&mut self, host: &mut VirtualHost<'a>, tls: &NamesOverTls) {
         for directive in host.directives {
             let (status, from, to) = match directive.arguments.as_slice() {
                 [status, from, to] => (status.as_str(), from.as_str(), to.as_str()),
@@ -220,12 +218,13 @@ impl<'a> HostsImport<'_, 'a> {
             };
             let name = to.strip_prefix("https://").map(|rest| rest.trim_end_matches("$1"));
             let name = name.map(|rest| self.without_own_port(rest.trim_end_matches('/')));
-            if is_all
-                && !host.has_tls()
-                && name.is_some_and(|name| host.names.is_empty() || only(&host.names, name))
-            {
+            let Some(name) = name.filter(|_| is_all && !host.has_tls()) else { continue };
+            if host.names.is_empty() || only(&host.names, name) {
                 host.to_https = status.parse().ok();
                 self.report.kept(&directive.place, &directive.shown());
+            } else if tls.have_all(&host.names, name) {
+                host.to_https = status.parse().ok();
+                self.report.changed(&directive.place, &directive.shown(), OF_THE_SAME_NAME);
             }
         }
         if !is_on(self.of_host(host, "RewriteEngine")) {
@@ -233,7 +232,7 @@ impl<'a> HostsImport<'_, 'a> {
         }
         let own: Vec<&'a Directive> = host.directives.iter().collect();
         for chain in chains(&own, &RewriteScope::default()) {
-            self.redirected_by(&chain, host);
+            self.redirected_by(&chain, host, tls);
         }
     }
 
@@ -247,7 +246,12 @@ impl<'a> HostsImport<'_, 'a> {
         if listens.any(is_own) { host } else { name }
     }
 
-    fn redirected_by(&mut self, chain: &RewriteChain<'a>, host: &mut VirtualHost<'a>) {
+    fn redirected_by(
+        &mut self,
+        chain: &RewriteChain<'a>,
+        host: &mut VirtualHost<'a>,
+        tls: &NamesOverTls,
+    ) {
         let Some(status) = chain.redirect().filter(|_| chain.is_for_all()) else { return };
         let mut hosts = host.names.clone();
         let mut has_host = false;
@@ -269,12 +273,16 @@ impl<'a> HostsImport<'_, 'a> {
         }
         let to = chain.rule.argument(1);
         let rest = to.strip_prefix("https://").unwrap_or_default();
-        let is_same = ["%{REQUEST_URI}", "/$1", "$1"].iter().any(|end| {
+        let is_same = PATHS.iter().any(|end| {
             let Some(name) = rest.strip_suffix(end) else { return false };
             ["%{HTTP_HOST}", "%{SERVER_NAME}"].contains(&name)
                 || only(&hosts, name.trim_end_matches('/'))
         });
-        if is_same && !host.has_tls() {
+        let is_known = |name: &str| tls.have_all(&host.names, name.trim_end_matches('/'));
+        let is_to_one = !has_host
+            && !host.has_tls()
+            && PATHS.iter().any(|end| rest.strip_suffix(end).is_some_and(is_known));
+        if is_same && !host.has_tls() || is_to_one {
             host.to_https = status.parse().ok();
         } else if has_host && hosts.len() < host.names.len().max(1) {
             let Ok(to) = chain.target("", "\0") else { return };
@@ -287,7 +295,11 @@ impl<'a> HostsImport<'_, 'a> {
         } else {
             return;
         }
-        self.report.kept(&chain.rule.place, &chain.rule.shown());
+        let (place, shown) = (&chain.rule.place, chain.rule.shown());
+        match is_to_one && !is_same {
+            true => self.report.changed(place, &shown, OF_THE_SAME_NAME),
+            false => self.report.kept(place, &shown),
+        }
         chain.conditions.iter().for_each(|one| self.report.kept(&one.place, &one.shown()));
     }
 
@@ -355,7 +367,8 @@ impl<'a> HostsImport<'_, 'a> {
             (None, _) => {}
         }
         let is_alone = |one: &&VirtualHost<'_>| one.is_over_tls_alone(hosts);
-        let is_served = hosts.iter().any(|one| is_plain(&one)) && !file.tls.has("redirect");
+        let is_open = |one: &VirtualHost<'_>| one.has_open_plain() && one.to_https.is_none();
+        let is_served = hosts.iter().any(is_open) && !file.tls.has("redirect");
         for host in hosts.iter().filter(|_| is_served).filter(is_alone) {
             let why = "it was served over TLS alone, and plain HTTP serves it here: set \
                        `redirect` in [tls]";
@@ -436,106 +449,6 @@ impl<'a> HostsImport<'_, 'a> {
     /// The last directive of a virtual host, or of the server.
     fn of_host(&self, host: &VirtualHost<'a>, name: &str) -> Option<&'a Directive> {
         last(host.directives, name).or(last(&self.config.tree, name))
-    }
-
-    fn site(
-        &mut self,
-        host: &VirtualHost<'a>,
-        all: &[VirtualHost<'a>],
-        taken: &mut Vec<(BTreeSet<String>, usize)>,
-        file: &mut FileDraft,
-    ) {
-        let has_tls = |name: &String| {
-            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
-        };
-        let is_redirected = file.tls.value("redirect").is_some();
-        if host.is_only_redirect() && is_redirected && host.names.iter().all(has_tls) {
-            host.section.into_iter().for_each(|one| self.report.drop_server(one));
-            return;
-        }
-        let mut hosts = self.reached_names(host, all);
-        if host.is_default {
-            hosts.push("*".to_owned());
-        }
-        for moved in &host.moved {
-            hosts.retain(|name| *name != moved.host);
-            if !taken.iter().any(|(names, _)| names.contains(&moved.host)) {
-                taken.push((BTreeSet::from([moved.host.clone()]), file.sites.len()));
-                file.sites.push(moved_site(moved, &host.place));
-            }
-        }
-        self.report.begin_server();
-        let own = host.directives.iter().filter(|one| !one.is("<VirtualHost"));
-        own.for_each(|one| self.report.imports(one));
-        let import = HostImport::new(self, host);
-        let mut site = import.import(&hosts);
-        let others: Vec<&[Listen]> = all.iter().map(|one| one.listens.as_slice()).collect();
-        // A second virtual host of the same name, for another port, may be the same site.
-        let twin = taken.iter().find(|(names, _)| {
-            hosts.is_empty() || hosts.iter().any(|name| names.contains(name) && name != "*")
-        });
-        let twin = twin.map(|(_, at)| *at).or_else(|| {
-            let is_same = |one: &SiteDraft| one.settings.has_values_of(&site.settings, &["hosts"]);
-            file.sites.iter().position(is_same).filter(|_| host.names.is_empty())
-        });
-        if let Some(at) = twin {
-            let known = &file.sites[at];
-            if !known.settings.has_values_of(&site.settings, &["hosts"]) {
-                let why = format!(
-                    "the virtual host at {} is the site of {} here, and does something else",
-                    known.from,
-                    if hosts.is_empty() { "its address".to_owned() } else { hosts.join(", ") }
-                );
-                self.report.access_left_out(&host.place, "<VirtualHost", &why);
-            }
-            return;
-        }
-        if hosts.is_empty() {
-            let why = "it has no name that leads to it";
-            return self.report.access_left_out(&host.place, "<VirtualHost", why);
-        }
-        self.reach(host, &others, &mut site);
-        taken.push((hosts.into_iter().collect(), file.sites.len()));
-        file.sites.push(site);
-    }
-
-    /// The names of a virtual host that lead to it: in Apache the first match wins, and in the site
-    /// the longest one.
-    fn reached_names(&mut self, host: &VirtualHost<'a>, all: &[VirtualHost<'a>]) -> Vec<String> {
-        let mut names = host.names.clone();
-        for other in all.iter().take_while(|other| other.place != host.place) {
-            if !other.may_precede(host) {
-                continue;
-            }
-            names.retain(|name| {
-                let is_hidden = other.wildcards.iter().any(|pattern| pattern.is_match(name));
-                if is_hidden {
-                    let why = format!(
-                        "`{name}` leads to the virtual host at {}, which precedes it and has a \
-                         wildcard for it: put the one with the name first if it is to serve it",
-                        other.place
-                    );
-                    self.report.access_left_out(&host.place, "<VirtualHost", &why);
-                }
-                !is_hidden
-            });
-        }
-        names
-    }
-
-    /// Who reaches the site: every site is served at every address.
-    fn reach(&mut self, host: &VirtualHost<'a>, all: &[&[Listen]], site: &mut SiteDraft) {
-        match reach(&host.listens, all) {
-            Reach::All => {}
-            Reach::ThisMachine => {
-                let local = toml_text::strings(["127.0.0.0/8", "::1"]);
-                let why = "only this machine reached it";
-                site.settings.set("allow", Placed::because(local, &host.place, why));
-                let why = "the site allows this machine alone";
-                self.report.changed(&host.place, "<VirtualHost", why);
-            }
-            Reach::Some(why) => self.report.access_left_out(&host.place, "<VirtualHost", &why),
-        }
     }
 }
 

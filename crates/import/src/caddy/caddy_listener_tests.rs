@@ -159,3 +159,14 @@ fn a_site_for_both_schemes_has_no_redirect_of_its_own() {
     let tls = of(&format!("a.example {{\ntls /c.pem /k.pem\n{FILES}\n}}"));
     assert!(tls.toml.contains("redirect = 308"), "{}", tls.toml);
 }
+
+#[test]
+fn a_site_bound_to_a_private_address_is_left_out_as_access_beside_one_of_all_addresses() {
+    for (address, is_kept) in [("100.64.0.5", false), ("203.0.113.1", true)] {
+        let imported = of(&format!(
+            "http://admin.example {{\nbind {address}\n{FILES}\n}}\n\
+             http://shop.example {{\n{FILES}\n}}\n"
+        ));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{address}\n{}", imported.report);
+    }
+}

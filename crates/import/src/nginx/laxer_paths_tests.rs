@@ -224,6 +224,9 @@ fn a_file_that_nginx_passes_to_php_is_not_sent() {
         &php(r"\.(html|php)(/|$)"),
         &php("^/phpmyadmin/"),
         &php("^/(php-app|x)/"),
+        &format!("PHP {}", php("^/(status|ping)")),
+        &format!("PHP {}", php("^/(status|ping)/$")),
+        &format!("PHP {}", php(r"^/(contact\.html|ping)$")),
         &format!("PHP {}", php("/contact.html").replace('~', "=")),
     ]);
     says_nothing(&[
@@ -233,6 +236,8 @@ fn a_file_that_nginx_passes_to_php_is_not_sent() {
         &php(r"\.ph(p[3457]?|t|tml)$"),
         &php(r"\.php$|^/update.php"),
         &format!("PHP {}", php("/fpm-status").replace('~', "=")),
+        "PHP location ~ ^/(status|ping)$ { allow 127.0.0.1; deny all; \
+         fastcgi_pass unix:/run/php.sock; }",
     ]);
 }
 
@@ -251,4 +256,27 @@ fn a_refusal_has_the_paths_below_a_script_that_runs_by_its_exact_name() {
     };
     assert_eq!(below("= /index.php"), Behind::Nothing);
     assert_ne!(below(r"~ ^/index\.php(/|$)"), Behind::Nothing);
+}
+
+#[test]
+fn scripts_run_by_a_named_location_that_try_files_leads_all_of_them_to() {
+    let of = |file: &str, more: &str| {
+        of_server(&format!(
+            "location ~ \\.php$ {{ {more} try_files {file} @php; }} \
+             location @php {{ try_files $uri =404; \
+             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; \
+             fastcgi_pass unix:/run/php.sock; }}"
+        ))
+    };
+    let imported = of("/b371a339cb6c1a4d0a8b6e0a3ea5ee2c.htm", "");
+    assert!(imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
+    let written = WrittenSites::of_toml(&imported.toml, &written_from(&imported.toml));
+    let site = written.from("/nginx.conf:1").expect("a site");
+    assert_eq!(site.serve("/a.php").behind, Behind::Script, "{}", imported.toml);
+    // That file is there, or is one of the paths; or others are let in.
+    for (file, more) in [("/maintenance.html", ""), ("/c$uri.htm", ""), ("/b.htm", "deny all;")] {
+        let imported = of(file, more);
+        let report = imported.report.to_string();
+        assert!(!report.contains("none of its files"), "{file} {more}\n{report}");
+    }
 }

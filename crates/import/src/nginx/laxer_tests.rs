@@ -36,8 +36,8 @@ impl FileReader for NginxFiles {
         }
     }
 
-    fn resolved(&self, _: &str) -> Option<String> {
-        None
+    fn resolved(&self, path: &str) -> Option<String> {
+        path.ends_with("/maintenance.html").then(|| path.to_owned())
     }
 }
 

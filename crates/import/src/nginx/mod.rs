@@ -24,6 +24,7 @@ mod listings;
 mod location;
 mod location_search;
 mod missing_files;
+mod named_scripts;
 mod own_paths;
 mod php_locations;
 mod prefix_paths;
@@ -62,6 +63,7 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     let mut report = ImportReport::default();
     let mut tree = tree::read(files, main, &mut report)?;
     prefix_paths::complete(&mut tree, folder_of(main), files, &mut report);
+    named_scripts::replace(&mut tree, files, &mut report);
     let mut pools = PoolPlan::read(files, fpm, &mut report);
     let none = || format!("{main} has no block `http`");
     let http = tree.iter().find(|directive| directive.name == "http").ok_or_else(none)?;

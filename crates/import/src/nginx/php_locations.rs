@@ -10,7 +10,7 @@ use super::standard_parameters::is_standard;
 use crate::file_draft::Placed;
 use crate::fpm::{CONFINING, PassTarget};
 use crate::parameter_settings::{PHP_PARAMETERS, settings_in};
-use crate::regex_shapes::ends_otherwise;
+use crate::regex_shapes::{ends_otherwise, shapes};
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
@@ -59,7 +59,9 @@ impl<'a> ServerImport<'_, 'a> {
     fn files_in(&mut self, location: &Location<'a>) {
         let is_for_scripts = match &location.matcher {
             // The last check finds endings of files among them.
-            Matcher::Regex(text) => text.contains("php") || text.contains(r"\.ph"),
+            Matcher::Regex(text) => {
+                text.contains("php") || text.contains(r"\.ph") || are_names_of_pools(text)
+            }
             Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
             Matcher::Exact(_) | Matcher::Named(_) => true,
         };
@@ -406,6 +408,13 @@ fn confining_settings<'p>(params: &'p [&Directive]) -> impl Iterator<Item = (&'p
 
 fn is_named(location: &Location<'_>) -> bool {
     matches!(location.matcher, Matcher::Named(_))
+}
+
+/// Whether an expression is for some paths without an ending, such as those of a pool's status.
+fn are_names_of_pools(expression: &str) -> bool {
+    let all = shapes(expression).unwrap_or_default();
+    let is_name = |text: &str| !text.ends_with('/') && !text.contains('.');
+    !all.is_empty() && all.iter().all(|one| one.path.is_exact && is_name(&one.path.text))
 }
 
 /// Whether a parameter replaces a header of clients.

@@ -380,3 +380,16 @@ fn a_server_that_only_redirects_is_none_over_plain_http() {
     assert!(!imported.toml.contains("redirect = 301"), "{}", imported.toml);
     assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
+
+#[test]
+fn a_site_of_a_private_address_is_left_out_as_access_beside_one_of_all_addresses() {
+    let shop = "server { TLS server_name shop.example; PHP }";
+    let redirect = "server { listen 80 default_server; server_name _; \
+                    return 301 https://$host$request_uri; }";
+    for (address, is_kept) in [("100.101.102.103", false), ("203.0.113.1", true)] {
+        let tls = TLS.replace("443", &format!("{address}:443"));
+        let admin = format!("server {{ {tls} server_name admin.example; PHP }}");
+        let imported = of_servers(&format!("{admin} {shop} {redirect}"));
+        assert_eq!(imported.report.keeps_access(), is_kept, "{address}\n{}", imported.report);
+    }
+}

@@ -1,0 +1,36 @@
+//! What the sections hold that do not apply by the files of the configuration, but may in Apache.
+
+use std::borrow::Cow;
+
+use maitred_htaccess::words::LogicalLine;
+
+use super::config_reader::parsed;
+use super::defined_names::refuses;
+use super::known_directives::{ApacheDirective, known};
+use super::{CONDITIONS, SECTIONS};
+use crate::report::SourceLine;
+use crate::source_directive::Directive;
+
+/// The directives of lines, without their sections.
+pub(super) fn directives(lines: &[LogicalLine], place: &SourceLine) -> Vec<Directive> {
+    let texts = lines.iter().map(|line| (line.number, String::from_utf8_lossy(&line.text)));
+    let opening = texts.filter(|(_, text)| !text.starts_with("</"));
+    let of =
+        |(line, text): (usize, Cow<'_, str>)| parsed(&text, SourceLine { line, ..place.clone() });
+    opening.map(of).collect()
+}
+
+/// Whether a directive of a section that is left out may decide who may see what.
+pub(super) fn may_decide(directive: &Directive) -> bool {
+    let is_one = |names: &[&str]| names.iter().any(|name| directive.is(name));
+    if directive.is("<VirtualHost") {
+        return true;
+    }
+    // What they hold is looked at on its own.
+    if is_one(&SECTIONS) || is_one(&CONDITIONS) {
+        return false;
+    }
+    let is_of_access =
+        matches!(known(directive), ApacheDirective::Access | ApacheDirective::AccessByHand(_));
+    is_of_access || refuses(directive, false)
+}
