@@ -281,7 +281,7 @@ impl<'a> Fill<'a> {
         let (settings, headers) = (&self.of.settings, said.headers());
         let merged = page.stored.merge(settings, &asked, &self.plan, headers, times);
         let stored = merged.stored.and_then(|mut admitted| {
-            self.restrict(&mut admitted, of_lines(&merged.lines))?;
+            self.restrict(&mut admitted, of_lines(&merged.unfiltered))?;
             Ok(admitted)
         });
         match stored {
