@@ -125,9 +125,9 @@ impl<'a> Fill<'a> {
     }
 
     /// Waits for the header of a request that may change pages, also if its client leaves: the
-    /// script runs to its end all the same.
+    /// script runs to its end all the same. Plugins for LiteSpeed's cache purge by GET as well.
     fn want_header(&self) {
-        if !invalidate::is_safe(self.context.head.method()) {
+        if self.of.settings.litespeed || !invalidate::is_safe(self.context.head.method()) {
             self.wanted.want_header();
         }
     }
