@@ -39,11 +39,11 @@ fuzz_target!(|input: (bool, &str, &str, Option<&str>, Vec<(&[u8], &[u8])>)| {
     let settings =
         Settings { key: parts.clone(), bypass: rules, obey_requests: true, ..Settings::default() };
     _ = Plan::make(&settings, &asked);
-    let Ok(Primary { key, query: seen }) = Key::primary("site", &parts, &asked) else {
+    let Ok(Primary { key, query: seen }) = Key::primary("site", &settings, &asked) else {
         return;
     };
     let again = CacheRequest::survey(request(seen.as_deref()), fields());
-    let Ok(Primary { key: same, query: still }) = Key::primary("site", &parts, &again) else {
+    let Ok(Primary { key: same, query: still }) = Key::primary("site", &settings, &again) else {
         panic!("{seen:?} has no key, and {query:?} has one");
     };
     assert_eq!((&key, &seen), (&same, &still));

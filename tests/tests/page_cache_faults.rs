@@ -11,7 +11,9 @@ use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::http2;
 use maitred_tests::outside::{page_cache, status as told};
 use maitred_tests::processes::Signal;
+use maitred_tests::server::Server;
 use maitred_tests::wait;
+use tempfile::TempDir;
 
 #[test]
 fn what_ends_early_or_lies_about_its_length_is_not_kept() {
@@ -315,26 +317,48 @@ fn a_post_purges_pages_also_if_its_client_leaves_before_the_response() {
             get(&server, target);
             assert!(is_hit(&get(&server, target)), "{target}");
         }
-        let before = runs(&root);
-        let mut closes = Connection::open(server.address());
-        let mut resets = http2::Connection::open(server.address(), &[]);
+        let post = Request::new("POST", change).header("Host", "localhost");
         if is_http2 {
-            let fields = [(":method", "POST"), (":scheme", "http"), (":path", change)];
-            let fields = http2::fields(&[&fields[..], &[(":authority", "localhost")]].concat());
-            resets.ask_with(1, &fields, http2::END_STREAM);
+            reset(&server, &root, change)
         } else {
-            let post = Request::new("POST", change).header("Host", "localhost");
-            closes.send(&post.to_bytes()).unwrap();
-        }
-        wait::until_true("the script to run", || runs(&root) > before);
-        drop(closes);
-        if is_http2 {
-            resets.send(&http2::frame(3, 0, 1, &8u32.to_be_bytes())).unwrap();
+            abandon(&server, &root, &post)
         }
         for target in [page, change] {
             wait::until_true("the page to be purged", || !is_hit(&get(&server, target)));
         }
     }
+}
+
+#[test]
+fn a_get_purges_pages_for_litespeed_also_if_its_client_leaves_before_the_response() {
+    let root = site();
+    let server = setup(&root, &["litespeed = true"]).start();
+    let page = "/p?h[]=X-LiteSpeed-Tag:%20t";
+    get(&server, page);
+    assert!(is_hit(&get(&server, page)));
+    let change = Request::new("GET", "/change?ms=1000&h[]=X-LiteSpeed-Purge:%20tag=t");
+    let change = change.header("Host", "localhost").header("Cookie", "PHPSESSID=a");
+    abandon(&server, &root, &change);
+    wait::until_true("the page to be purged", || !is_hit(&get(&server, page)));
+}
+
+/// Sends a request, and closes the connection when its script runs.
+fn abandon(server: &Server, root: &TempDir, request: &Request) {
+    let before = runs(root);
+    let mut connection = Connection::open(server.address());
+    connection.send(&request.to_bytes()).unwrap();
+    wait::until_true("the script to run", || runs(root) > before);
+}
+
+/// Sends a POST by HTTP/2, and resets its stream when its script runs.
+fn reset(server: &Server, root: &TempDir, target: &str) {
+    let before = runs(root);
+    let mut connection = http2::Connection::open(server.address(), &[]);
+    let fields = [(":method", "POST"), (":scheme", "http"), (":path", target)];
+    let fields = http2::fields(&[&fields[..], &[(":authority", "localhost")]].concat());
+    connection.ask_with(1, &fields, http2::END_STREAM);
+    wait::until_true("the script to run", || runs(root) > before);
+    connection.send(&http2::frame(3, 0, 1, &8u32.to_be_bytes())).unwrap();
 }
 
 #[test]

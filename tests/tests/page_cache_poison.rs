@@ -245,6 +245,28 @@ fn a_page_in_the_format_of_one_client_is_none_for_browsers() {
     for accept in ["text/html", "*/*", "image/avif,image/webp,*/*;q=0.8"] {
         assert_eq!(ask(accept).text(), page.text(), "{accept}");
     }
+    assert_eq!(ask("application/json").text(), json.text());
+    at(server.address(), "POST", "/a", &[]);
+    assert!(!is_hit(&ask("application/json")) && !is_hit(&ask("text/html")));
+}
+
+#[test]
+fn a_request_for_another_format_hides_no_page_of_browsers() {
+    let root = site();
+    let server = setup(&root, &["stale_if_error = \"1h\""]).start();
+    let ask = |target: &str, accept: &str, codings: &str| {
+        with(&server, target, &[("Accept", accept), ("Accept-Encoding", codings)])
+    };
+    for target in ["/a", "/b?h[]=Vary:%20Accept-Encoding"] {
+        let page = ask(target, "text/html", "br, gzip");
+        for (accept, codings) in [("application/json", "zstd"), ("application/xml", "br, gzip")] {
+            let other = ask(target, accept, codings);
+            assert!(status(&other).ends_with("; stored; ttl=600"), "{target} {}", status(&other));
+            let again = ask(target, "text/html", "br, gzip");
+            assert!(is_hit(&again), "{target} {accept} {}", status(&again));
+            assert_eq!(again.text(), page.text(), "{target} {accept}");
+        }
+    }
 }
 
 #[test]

@@ -324,3 +324,23 @@ fn a_response_is_stored_by_the_headers_of_the_site() {
     let own = ask("/members/a", "a");
     assert!(status(&own).ends_with("detail=private"), "{own:?}");
 }
+
+#[test]
+fn a_validated_page_stays_by_a_lifetime_for_the_cache_alone_beside_headers_of_the_site() {
+    let script = "<?php header('ETag: \"a\"'); header('X-Accel-Expires: 1');
+        header('Cache-Control: private, no-store');
+        if (isset($_SERVER['HTTP_IF_NONE_MATCH'])) { http_response_code(304); exit; }
+        echo 'page';";
+    let root = document_root(&[("index.php", script)]);
+    let rules = "headers = { set = { X-Frame-Options = \"DENY\" } }";
+    let server = cached(setup(root.path()).site(rules), &[]).start();
+    assert!(status(&get(&server, "/index.php")).ends_with("; stored; ttl=1"));
+    for _ in 0..2 {
+        // The page is stale after a second.
+        wait::until_true("a validation", || {
+            let response = get(&server, "/index.php");
+            assert!(status(&response).starts_with("maitred; hit;"), "{response:?}");
+            status(&response).ends_with("; detail=revalidated")
+        });
+    }
+}

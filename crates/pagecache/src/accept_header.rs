@@ -1,8 +1,8 @@
 //! Whether a request asks for another format than browsers do, by its `Accept` header.
 //!
 //! Many frameworks choose between a page and JSON or XML by this header, and send no `Vary`
-//! (Laravel's `wantsJson`, negotiators of Yii and CakePHP, ActivityPub of WordPress). The response
-//! to such a request is stored for requests with the same header alone.
+//! (Laravel's `wantsJson`, negotiators of Yii and CakePHP, ActivityPub of WordPress). The key of
+//! such a request contains the header: its pages and those of browsers are apart.
 
 use crate::headers::{self, Field};
 

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::accept_header;
 use crate::cache_control::CacheControl;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
@@ -129,12 +128,7 @@ where
     let (control, is_targeted) = control(settings, headers.clone(), times.came);
     let authorized = asked.has_authorization;
     check_storable(settings, authorized, &control, response.clone())?;
-    let mut vary = vary_of(settings, headers::values(headers.clone(), "vary"))?;
-    let is_keyed = settings.key.headers.iter().any(|name| name.eq_ignore_ascii_case("accept"));
-    if !is_keyed && !settings.ignore_headers.vary && !accept_header::is_ordinary(asked.fields()) {
-        // The script may have chosen its format by that, without a word.
-        vary = vary.with("accept");
-    }
+    let vary = vary_of(settings, headers::values(headers.clone(), "vary"))?;
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), headers.clone()) {
         return Err(NotStored::ContentEncoding);

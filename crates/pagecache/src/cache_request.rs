@@ -182,13 +182,24 @@ const UNKEYED: [&str; 142] = [
     "x-winter-request-partials",
 ];
 
-/// Beginnings of further such names: certificates of clients by ingress-nginx, Traefik, Amazon and
-/// Cloudflare, and users by Pomerium.
-const UNKEYED_STARTS: [&str; 5] =
-    ["cf-client-cert-", "ssl-client-", "x-amzn-mtls-", "x-forwarded-tls-client-", "x-pomerium-"];
+/// Beginnings of further such names: certificates of clients by Cloudflare, CloudFront,
+/// ingress-nginx, Amazon's load balancer, Kong and Traefik, and users by Pomerium.
+const UNKEYED_STARTS: [&str; 8] = [
+    CLOUDFLARE_CERT,
+    "cf-client-cert-",
+    "cloudfront-viewer-cert-",
+    "ssl-client-",
+    "x-amzn-mtls-",
+    "x-client-cert-",
+    "x-forwarded-tls-client-",
+    "x-pomerium-",
+];
+
+/// How the headers of Cloudflare's "TLS client auth headers" begin, which all requests have.
+const CLOUDFLARE_CERT: &str = "cf-cert-";
 
 /// Bytes of the shortest of [`UNKEYED_STARTS`]: most headers of a browser are shorter.
-const SHORTEST_START: usize = "ssl-client-".len();
+const SHORTEST_START: usize = CLOUDFLARE_CERT.len();
 
 /// The lengths of the names in [`UNKEYED`] by first letter, a bit for each: most headers of a
 /// browser are none of them by that alone.
@@ -349,13 +360,18 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
     }
 }
 
-/// Whether a proxy says by this header that the client has no certificate, as nginx and HAProxy do.
+/// Whether a proxy says by this header that the client has no certificate, as nginx, HAProxy and
+/// Cloudflare do. A certificate has a header with another value as well.
 fn says_no_certificate(name: &[u8], value: &[u8]) -> bool {
     let value = value.trim_ascii();
     let is = |names: [&str; 2]| names.iter().any(|wanted| headers::is(name, wanted));
     let is_verify = is(["x-ssl-client-verify", "ssl-client-verify"]);
     let is_subject = is(["x-ssl-client-s-dn", "ssl-client-subject-dn"]);
-    (is_verify && value == b"NONE") || ((is_verify || is_subject) && value.is_empty())
+    let begin = name.get(..CLOUDFLARE_CERT.len());
+    let is_cloudflare = begin.is_some_and(|begin| headers::is(begin, CLOUDFLARE_CERT));
+    (is_verify && value == b"NONE")
+        || (is_cloudflare && value == b"false")
+        || ((is_verify || is_subject || is_cloudflare) && value.is_empty())
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
@@ -405,7 +421,14 @@ mod tests {
             by_forwarded: false,
         };
         assert!(UNKEYED.is_sorted());
-        let by_start = ["Ssl-Client-Cert", "X-Forwarded-Tls-Client-Cert-Info", "X-Pomerium-User"];
+        let by_start = [
+            "Cf-Cert-Subject-Dn",
+            "CloudFront-Viewer-Cert-Subject",
+            "Ssl-Client-Cert",
+            "X-Client-Cert-Subject-DN",
+            "X-Forwarded-Tls-Client-Cert-Info",
+            "X-Pomerium-User",
+        ];
         for name in UNKEYED.iter().chain(&by_start) {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
@@ -430,6 +453,8 @@ mod tests {
             ("X-SSL-Client-S-DN", " "),
             ("ssl-client-verify", "NONE"),
             ("ssl-client-subject-dn", ""),
+            ("Cf-Cert-Presented", "false"),
+            ("cf-cert-subject-dn", ""),
         ] {
             let fields = [(name.as_bytes(), value.as_bytes())];
             let asked = CacheRequest::survey(request(false), fields.into_iter());
@@ -443,7 +468,8 @@ mod tests {
             "Forwarder",
             "HX-Pages",
             "X-Forwarded-Uses",
-            "Ssl-Client-",
+            "Ssl-Client",
+            "Cf-Certify",
             "X-Forwarded-Tls",
             "",
             &long,

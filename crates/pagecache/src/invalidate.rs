@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::cache_request::CacheRequest;
     use crate::key::Key;
-    use crate::settings::Pattern;
+    use crate::settings::{Pattern, Settings};
 
     const POST: Request<'static> = Request {
         method: "POST",
@@ -229,7 +229,7 @@ mod tests {
             let page =
                 Request { method: "GET", host: &host, path: "/", query: Some(&query), ..POST };
             let asked = CacheRequest::survey(page, [].into_iter());
-            assert!(Key::primary("site", &KeyParts::default(), &asked).is_ok());
+            assert!(Key::primary("site", &Settings::default(), &asked).is_ok());
             let request = Request { method: "POST", ..page };
             let purges = after(&KeyParts::default(), &request, 200, [].into_iter());
             assert_eq!(purges.len(), 1);

@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 
+use crate::accept_header;
 use crate::cache_request::{CacheRequest, PROXY_HEADERS};
 use crate::headers::{self, Field};
-use crate::settings::{KeyParts, Pattern};
+use crate::settings::{KeyParts, Pattern, Settings};
 use crate::vary::{self, Vary};
 
 /// Longest key in bytes; requests with a longer key bypass the cache.
@@ -24,6 +25,7 @@ const PROXIED: u8 = b'p';
 const FORWARDED: u8 = b'w';
 const FIELD: u8 = b'f';
 const COOKIE: u8 = b'c';
+const FORMAT: u8 = b'a';
 const ABSENT: u8 = b'-';
 const VARIANT: u8 = b'v';
 const CODING: u8 = b'z';
@@ -52,9 +54,10 @@ impl Key {
     /// When the key would be too long.
     pub fn primary<'a, H: Iterator<Item = Field<'a>> + Clone>(
         site: &str,
-        parts: &KeyParts,
+        settings: &Settings,
         asked: &CacheRequest<'a, H>,
     ) -> Result<Primary<'a>, TooLong> {
+        let parts = &settings.key;
         let request = &asked.request;
         let query = request.query.map(|query| canonical_query(parts, query));
         let query = query.filter(|query| !query.is_empty() || request.query == Some(""));
@@ -84,6 +87,12 @@ impl Key {
             let mut cookies = asked.cookies();
             let named = cookies.find(|(cookie, _)| *cookie == name.as_bytes());
             put_maybe(&mut bytes, named.map(|(_, value)| value));
+        }
+        // The script may choose its format by that, without `Vary`. Not a `Vary` of the cache's
+        // own: each request for another format would hide the pages of browsers.
+        if !settings.ignore_headers.vary && !accept_header::is_ordinary(asked.fields()) {
+            bytes.push(FORMAT);
+            put_maybe(&mut bytes, vary::value(asked.fields(), "accept").as_deref());
         }
         let key = Key::of(bytes)?;
         Ok(Primary { key, query })
@@ -256,9 +265,13 @@ mod tests {
         by_forwarded: false,
     };
 
+    fn settings(parts: &KeyParts) -> Settings {
+        Settings { key: parts.clone(), ..Settings::default() }
+    }
+
     fn key<'a>(parts: &KeyParts, request: Request<'a>, fields: &[Field<'a>]) -> Key {
         let asked = CacheRequest::survey(request, fields.iter().copied());
-        Key::primary("site", parts, &asked).unwrap().key
+        Key::primary("site", &settings(parts), &asked).unwrap().key
     }
 
     fn query(ignore: &[&str], sort: bool, query: &str) -> String {
@@ -289,7 +302,7 @@ mod tests {
         assert_ne!(plain, key(&parts, Request { is_https, ..GET }, &[]));
         assert_ne!(plain, key(&parts, Request { query: Some(""), ..GET }, &[]));
         let asked = CacheRequest::survey(GET, [].into_iter());
-        assert_ne!(plain, Key::primary("other", &parts, &asked).unwrap().key);
+        assert_ne!(plain, Key::primary("other", &settings(&parts), &asked).unwrap().key);
     }
 
     #[test]
@@ -311,7 +324,7 @@ mod tests {
         let asked = Request { query: Some("utm_source=x"), ..GET };
         assert_eq!(key(&parts, asked, &[]), key(&parts, GET, &[]));
         let asked = CacheRequest::survey(asked, [].into_iter());
-        assert_eq!(Key::primary("site", &parts, &asked).unwrap().query, None);
+        assert_eq!(Key::primary("site", &settings(&parts), &asked).unwrap().query, None);
     }
 
     #[test]
@@ -328,6 +341,24 @@ mod tests {
         assert_ne!(plain, of(&[(b"x-device", b"")]));
         assert_ne!(plain, of(&[(b"Cookie", b"a=b; lang=de")]));
         assert_ne!(of(&[(b"Cookie", b"lang=de")]), of(&[(b"x-device", b"de")]));
+    }
+
+    #[test]
+    fn another_format_than_that_of_browsers_makes_a_difference_unless_vary_is_ignored() {
+        let mut settings = Settings::default();
+        let of = |settings: &Settings, accept: &'static str| {
+            let fields = [(&b"Accept"[..], accept.as_bytes())];
+            let asked = CacheRequest::survey(GET, fields.into_iter());
+            Key::primary("site", settings, &asked).unwrap().key
+        };
+        let plain = key(&KeyParts::default(), GET, &[]);
+        assert_eq!(of(&settings, "text/html, */*;q=0.8"), plain);
+        let json = of(&settings, "application/json, text/plain");
+        assert_ne!(json, plain);
+        assert_eq!(of(&settings, "application/json,text/plain"), json);
+        assert_ne!(of(&settings, "application/json"), json);
+        settings.ignore_headers.vary = true;
+        assert_eq!(of(&settings, "application/json"), plain);
     }
 
     #[test]
@@ -376,7 +407,7 @@ mod tests {
     fn a_key_that_is_too_long_is_none() {
         let long = "a".repeat(MAX_KEY_BYTES);
         let asked = CacheRequest::survey(Request { path: &long, ..GET }, [].into_iter());
-        assert_eq!(Key::primary("site", &KeyParts::default(), &asked), Err(TooLong));
+        assert_eq!(Key::primary("site", &Settings::default(), &asked), Err(TooLong));
     }
 
     type Parts = (String, bool, String, String, Option<String>, Option<String>);
@@ -394,7 +425,7 @@ mod tests {
         let request = Request { is_https: *is_https, host, path, query, ..GET };
         let fields = field.iter().map(|value| (&b"X-A"[..], value.as_bytes()));
         let asked = CacheRequest::survey(request, fields);
-        Key::primary(site, &key_parts, &asked).unwrap().key
+        Key::primary(site, &settings(&key_parts), &asked).unwrap().key
     }
 
     proptest! {

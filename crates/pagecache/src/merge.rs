@@ -25,6 +25,8 @@ pub struct Merged {
     /// The header lines for this client, whether the response is stored or not, as in
     /// [`Stored::lines`]. Headers that are listed as not storable are included.
     pub lines: Bytes,
+    /// All header lines, with those for the cache.
+    pub unfiltered: Vec<u8>,
     /// The updated cache entry, or why none is stored.
     pub stored: Result<Admitted, NotStored>,
 }
@@ -71,8 +73,9 @@ impl Stored {
                 admitted.vary = vary.without("accept-encoding");
             }
         }
-        let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
-        Merged { lines, stored }
+        let for_client = headers::of_lines(&lines);
+        let for_client = admit::client_lines(settings, &[], for_client, times.came);
+        Merged { lines: for_client, unfiltered: lines, stored }
     }
 }
 

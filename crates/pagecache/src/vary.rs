@@ -56,12 +56,6 @@ impl Vary {
         Vary { names: names.into() }
     }
 
-    /// With this name.
-    pub fn with(self, name: &str) -> Vary {
-        let names = self.names.into_iter().chain([name.to_owned()]);
-        Vary::of_names(names.collect())
-    }
-
     /// Without this name.
     pub fn without(self, name: &str) -> Vary {
         let names = self.names.into_iter().filter(|known| known != name);

@@ -57,7 +57,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let surveyed = CacheRequest::survey(request, fields);
     let plan = Plan::make(settings, &surveyed);
-    let Ok(primary) = Key::primary("", &settings.key, &surveyed) else {
+    let Ok(primary) = Key::primary("", settings, &surveyed) else {
         said.say("cache", "bypass: the address is too long to be remembered");
         return;
     };

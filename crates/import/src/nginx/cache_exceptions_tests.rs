@@ -110,3 +110,19 @@ fn no_page_is_cached_where_the_front_controller_is_an_exception() {
         assert_eq!(!report.to_string().contains("no page is cached"), is_cached, "{report}");
     }
 }
+
+#[test]
+fn a_header_against_caches_is_named_where_pages_are_cached() {
+    let is_named = |imported: &Imported| {
+        imported.report.to_string().contains("the page cache stores no response with it")
+    };
+    for header in ["Cache-Control \"max-age=0, No-Cache\"", "Set-Cookie a=b"] {
+        let header = format!("add_header {header};");
+        assert!(is_named(&of_cache(&header, "")), "{header}");
+        assert!(is_named(&of_cache("", &header)), "{header}");
+        assert!(!is_named(&of_server(&header)), "{header}");
+    }
+    assert!(!is_named(&of_cache("add_header Cache-Control public; add_header X-A private;", "")));
+    let ignored = "fastcgi_ignore_headers Cache-Control;";
+    assert!(!is_named(&of_cache("add_header Cache-Control private;", ignored)));
+}

@@ -200,6 +200,22 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "errors have the header, too (as with `always`)";
             self.report.changed(&header.place, &header.shown(), why);
         }
+        if self.prevents_caching(name, value) {
+            let why = "the page cache stores no response with it, unlike nginx's: see the guide's \
+                       page on fastcgi_cache";
+            self.report.changed(&header.place, &header.shown(), why);
+        }
+    }
+
+    /// Whether the site has a page cache that stores no response with this header.
+    fn prevents_caching(&self, name: &str, value: &str) -> bool {
+        let Some(cache) = &self.site.cache else { return false };
+        let ignored = cache.value("ignore_headers").unwrap_or_default();
+        let value = value.to_ascii_lowercase();
+        name.eq_ignore_ascii_case("set-cookie")
+            || name.eq_ignore_ascii_case("cache-control")
+                && !ignored.contains("\"Cache-Control\"")
+                && ["private", "no-store", "no-cache"].iter().any(|one| value.contains(one))
     }
 
     fn expires(&mut self, expires: &Directive, path: Option<&str>) {

@@ -125,9 +125,9 @@ impl<'a> Fill<'a> {
     }
 
     /// Waits for the header of a request that may change pages, also if its client leaves: the
-    /// script runs to its end all the same.
+    /// script runs to its end all the same. Plugins for LiteSpeed's cache purge by GET as well.
     fn want_header(&self) {
-        if !invalidate::is_safe(self.context.head.method()) {
+        if self.of.settings.litespeed || !invalidate::is_safe(self.context.head.method()) {
             self.wanted.want_header();
         }
     }
@@ -281,7 +281,7 @@ impl<'a> Fill<'a> {
         let (settings, headers) = (&self.of.settings, said.headers());
         let merged = page.stored.merge(settings, &asked, &self.plan, headers, times);
         let stored = merged.stored.and_then(|mut admitted| {
-            self.restrict(&mut admitted, of_lines(&merged.lines))?;
+            self.restrict(&mut admitted, of_lines(&merged.unfiltered))?;
             Ok(admitted)
         });
         match stored {

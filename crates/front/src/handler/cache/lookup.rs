@@ -200,7 +200,7 @@ fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
         let why = Bypass::Htaccess;
         (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
     }
-    let Ok(Primary { key, query }) = Key::primary(&of.key, &of.settings.key, asked) else {
+    let Ok(Primary { key, query }) = Key::primary(&of.key, &of.settings, asked) else {
         let why = Bypass::KeyTooLong;
         let plan = Plan { read: Err(why), store: Err(NotStored::Bypassed(why)), directives: None };
         fill.bypass(plan, why);
