@@ -98,6 +98,8 @@ fn no_effect(name: &str) -> Option<&'static str> {
             "users come from AuthUserFile"
         }
         "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
+        "sslciphersuite" | "sslverifydepth" | "sslrenegbuffersize" => "`[tls]` has its settings",
+        "sslusername" => "a client certificate makes no REMOTE_USER",
         "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
         _ => return None,
     })
@@ -213,9 +215,10 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             set(&mut conf.authn.kind, kind)
         }
         "sslrequire" => Err(denies(NO_TLS_EXPRESSION.to_owned())),
-        "sslverifyclient" if !is_optional(&line.words.clone().word()) => {
-            Err(denies(NO_CLIENT_CERTIFICATE.to_owned()))
+        "sslverifyclient" if is_optional(&line.words.clone().word()) => {
+            Err(Unknown::Without(NO_CLIENT_CERTIFICATE))
         }
+        "sslverifyclient" => Err(denies(NO_CLIENT_CERTIFICATE.to_owned())),
         "authname" => set(&mut conf.authn.realm, line.one()?),
         "authuserfile" => set(&mut conf.authn.users, line.one()?),
         "authgroupfile" => set(&mut conf.authn.groups, line.one()?),

@@ -183,7 +183,9 @@ fn a_line_or_a_section_that_refuses_denies_where_unknown_ones_are_ignored() {
         assert_ne!(mistake(line, &Reading::default()), "", "{line}");
     }
     for value in ["none", "Optional", "\"optional_no_ca\""] {
-        assert!(!denies(&format!("SSLVerifyClient {value}")), "{value}");
+        let line = format!("SSLVerifyClient {value}");
+        assert!(!denies(&line), "{line}");
+        assert_eq!(mistake(&line, &Reading::default()), "", "{line}");
     }
     let section = |line: &str| denies(&format!("<IfFile x>\n{line}\n</IfFile>"));
     for line in [
