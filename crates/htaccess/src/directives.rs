@@ -13,7 +13,7 @@ use crate::expr::Template;
 use crate::expr_shown as shown;
 use crate::file::Verdict;
 use crate::handlers;
-use crate::left_out::is_optional;
+use crate::left_out::{is_on, is_optional};
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
@@ -574,7 +574,7 @@ fn php(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         _ => return Err(Unknown::Name),
     };
     let (value, setting) = (words.remove(1), words.remove(0));
-    let is_on = matches!(&value.to_ascii_lowercase()[..], b"on" | b"1" | b"yes" | b"true");
+    let is_on = is_on(&value.to_ascii_lowercase());
     if setting.eq_ignore_ascii_case(b"engine") {
         conf.core.php_engine = Some(is_on);
         return Ok(());
