@@ -292,7 +292,7 @@ AcceptPathInfo On
 }
 
 /// What `.htaccess` files may use.
-const HTACCESS_MODULES: [&str; 22] = [
+const HTACCESS_MODULES: [&str; 23] = [
     "mpm_prefork",
     "access_compat",
     "alias",
@@ -314,6 +314,7 @@ const HTACCESS_MODULES: [&str; 22] = [
     "negotiation",
     "rewrite",
     "setenvif",
+    "ssl",
     "version",
 ];
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
@@ -177,8 +177,10 @@ fn a_cookie_of_a_rule_expires_by_the_time_of_its_own_response() {
     let rules = "RewriteEngine On\nRewriteRule ^$ /intro [R,L,CO=seen:1:.example.org:60]\n";
     let root = document_root(&[(".htaccess", rules)]);
     let server = serve(&root, &[]);
-    let cookie = || {
-        let response = get(&server, "/", &[]);
+    // Each thread of the front caches its own decisions, and one serves a connection.
+    let mut connection = Connection::open(server.address());
+    let mut cookie = || {
+        let response = connection.ask(&Request::get("/")).expect("a response");
         assert_eq!(response.status, 302);
         response.header("Set-Cookie").expect("the rule sets a cookie").to_owned()
     };

@@ -252,6 +252,37 @@ fn functions_of_warm_up_requests_write_to_no_response() {
     }
 }
 
+/// A worker script whose first request leaves an object that prints at its end.
+const LEAVES_AN_OBJECT: &str = "<?php
+    class Log {
+        static $one;
+        function __destruct() { echo 'object of ', $_SERVER['REQUEST_URI'] ?? 'none'; }
+    }
+    while (frankenphp_handle_request(function () {
+        Log::$one ??= new Log;
+        if (isset($_GET['exits'])) { exit('response'); }
+        if (isset($_GET['fails'])) { str_repeat('x', 1 << 30); }
+        echo 'response';
+    })) { }";
+
+#[test]
+fn objects_of_warm_up_requests_write_to_no_response() {
+    let root = document_root(&[("index.php", LEAVES_AN_OBJECT)]);
+    give_to_web_user(root.path());
+    for count in ["", "requests_per_child = 2", "rewinds_per_child = 10"] {
+        let warm = "warm_requests = [\"/first\"]";
+        let server = snapshot(root.path()).workers(1).pool(warm).pool(count).start();
+        let get = |target: &str| http::get(server.address(), target).text();
+        for _ in 0..2 {
+            assert_eq!(get("/a"), "response", "{count}");
+            assert_eq!(get("/b?exits"), "response", "{count}");
+            let failed = get("/c?fails");
+            assert!(!failed.contains("object of"), "{count}: {failed}");
+        }
+        server.stop();
+    }
+}
+
 /// Takes all memory that it may have, but for holes of 6 pages. PHP has a place for what is as long
 /// as the expression in runs of 7 pages only (`zend_alloc_sizes.h`), and none has one left.
 const LEAVES_HOLES: &str = "gc_mem_caches();

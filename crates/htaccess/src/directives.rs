@@ -13,7 +13,7 @@ use crate::expr::Template;
 use crate::expr_shown as shown;
 use crate::file::Verdict;
 use crate::handlers;
-use crate::left_out::is_optional;
+use crate::left_out::{is_on, is_optional};
 use crate::limits::{self, MAX_IGNORED};
 use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
 use crate::text::integer;
@@ -98,6 +98,8 @@ fn no_effect(name: &str) -> Option<&'static str> {
             "users come from AuthUserFile"
         }
         "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
+        "sslciphersuite" | "sslverifydepth" | "sslrenegbuffersize" => "`[tls]` has its settings",
+        "sslusername" => "a client certificate makes no REMOTE_USER",
         "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
         _ => return None,
     })
@@ -213,9 +215,10 @@ fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             set(&mut conf.authn.kind, kind)
         }
         "sslrequire" => Err(denies(NO_TLS_EXPRESSION.to_owned())),
-        "sslverifyclient" if !is_optional(&line.words.clone().word()) => {
-            Err(denies(NO_CLIENT_CERTIFICATE.to_owned()))
+        "sslverifyclient" if is_optional(&line.words.clone().word()) => {
+            Err(Unknown::Without(NO_CLIENT_CERTIFICATE))
         }
+        "sslverifyclient" => Err(denies(NO_CLIENT_CERTIFICATE.to_owned())),
         "authname" => set(&mut conf.authn.realm, line.one()?),
         "authuserfile" => set(&mut conf.authn.users, line.one()?),
         "authgroupfile" => set(&mut conf.authn.groups, line.one()?),
@@ -571,7 +574,7 @@ fn php(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         _ => return Err(Unknown::Name),
     };
     let (value, setting) = (words.remove(1), words.remove(0));
-    let is_on = matches!(&value.to_ascii_lowercase()[..], b"on" | b"1" | b"yes" | b"true");
+    let is_on = is_on(&value.to_ascii_lowercase());
     if setting.eq_ignore_ascii_case(b"engine") {
         conf.core.php_engine = Some(is_on);
         return Ok(());

@@ -1,12 +1,15 @@
 //! What a section that is left out refuses. One that only lets clients in loses nothing.
 
 use crate::conf::alias::named_status;
-use crate::handlers::is_php_handler;
+use crate::handlers::{SERVER_PARSED, is_php_handler, is_program};
 use crate::rewrite::refuses;
 use crate::words::Words;
 
 /// The values of `SSLVerifyClient` that let a client without a certificate in.
 const OPTIONAL: [&[u8]; 3] = [b"none", b"optional", b"optional_no_ca"];
+
+/// The settings of PHP that confine or guard scripts, of those that a file may change.
+const CONFINING: [&[u8]; 2] = [b"open_basedir", b"auto_prepend_file"];
 
 /// What a section that is left out says about access.
 #[derive(Default)]
@@ -47,11 +50,39 @@ fn line_denies(name: &[u8], mut words: Words<'_>) -> bool {
         b"redirect" | b"redirectmatch" => {
             named_status(&words.word()).is_some_and(|status| status >= 400)
         }
-        b"php_flag" | b"php_value" => words.word().eq_ignore_ascii_case(b"engine"),
-        b"sethandler" | b"addhandler" => !is_php_handler(&words.word().to_ascii_lowercase()),
-        b"removehandler" => true,
+        b"php_flag" | b"php_value" => confines(&words.word(), &words.word().to_ascii_lowercase()),
+        b"sethandler" => !is_php_handler(&words.word().to_ascii_lowercase()),
+        b"addhandler" => {
+            let handler = words.word().to_ascii_lowercase();
+            // Without the handler of a program its source is sent.
+            let hides_source = is_program(&handler) || handler == SERVER_PARSED;
+            !is_php_handler(&handler) && (hides_source || are_of_scripts(words))
+        }
+        b"removehandler" => are_of_scripts(words),
         _ => false,
     }
+}
+
+/// Whether a setting of PHP, with its value in lower case, stops or confines scripts.
+fn confines(setting: &[u8], value: &[u8]) -> bool {
+    match setting.eq_ignore_ascii_case(b"engine") {
+        true => !is_on(value),
+        false => CONFINING.contains(&setting) && value != b"none",
+    }
+}
+
+/// Whether an extension of scripts (`.php`, `.phtml`, `.pht`) is among others, or there are none.
+fn are_of_scripts(mut words: Words<'_>) -> bool {
+    let is_of_script = |word: Vec<u8>| {
+        let extension = word.strip_prefix(b".").unwrap_or(&word);
+        extension.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"ph"))
+    };
+    words.clone().next().is_none() || words.any(is_of_script)
+}
+
+/// Whether a value of a `php_flag` in lower case turns it on.
+pub fn is_on(value: &[u8]) -> bool {
+    matches!(value, b"on" | b"1" | b"yes" | b"true")
 }
 
 /// Whether a value of `SSLVerifyClient` lets a client without a certificate in.

@@ -36,8 +36,7 @@ impl OverrideGroup {
             "options" | "ssloptions" | "contentdigest" | "filterdeclare" | "filterprovider"
             | "filterchain" | "php_value" | "php_flag" => OverrideGroup::Options,
             "require" | "satisfy" | "cgipassauth" => OverrideGroup::AuthConfig,
-            "sslrequire" | "sslrequiressl" | "sslverifyclient" => OverrideGroup::AuthConfig,
-            _ if name.starts_with("auth") => OverrideGroup::AuthConfig,
+            _ if name.starts_with("auth") || name.starts_with("ssl") => OverrideGroup::AuthConfig,
             "directoryindex"
             | "directoryindexredirect"
             | "directoryslash"

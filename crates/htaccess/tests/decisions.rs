@@ -86,6 +86,10 @@ fn what_requires_tls_is_denied_without_it_before_a_user_is_asked_for() {
     }
     let without = within.replace("mod_ssl", "!mod_ssl");
     assert_eq!(root(&without).outcome("/a/a.txt"), Outcome::NeedsUser);
+    let more = "SSLVerifyClient none\nSSLVerifyDepth 2\nSSLCipherSuite HIGH\n\
+                SSLRenegBufferSize 10486000\nSSLUserName SSL_CLIENT_S_DN_CN\n";
+    let with_more = within.replace("SSLRequireSSL\n", more);
+    assert_eq!(root(&with_more).outcome("/a/a.txt"), Outcome::NeedsUser);
     // One of both is enough: a client without TLS may be a user.
     let any = "SSLRequireSSL\nSatisfy Any\n";
     assert_eq!(root(any).outcome("/a/a.txt"), Outcome::NeedsUser);

@@ -183,7 +183,9 @@ fn a_line_or_a_section_that_refuses_denies_where_unknown_ones_are_ignored() {
         assert_ne!(mistake(line, &Reading::default()), "", "{line}");
     }
     for value in ["none", "Optional", "\"optional_no_ca\""] {
-        assert!(!denies(&format!("SSLVerifyClient {value}")), "{value}");
+        let line = format!("SSLVerifyClient {value}");
+        assert!(!denies(&line), "{line}");
+        assert_eq!(mistake(&line, &Reading::default()), "", "{line}");
     }
     let section = |line: &str| denies(&format!("<IfFile x>\n{line}\n</IfFile>"));
     for line in [
@@ -195,9 +197,15 @@ fn a_line_or_a_section_that_refuses_denies_where_unknown_ones_are_ignored() {
         "RedirectMatch 403 ^/private",
         "Redirect gone /private",
         "php_flag engine off",
+        "php_value engine 0",
+        "php_value open_basedir /srv/a",
+        "php_value auto_prepend_file \"/srv/a/waf.php\"",
         "SetHandler none",
-        "AddHandler cgi-script .php",
-        "RemoveHandler .php",
+        "AddHandler default-handler .html .PHP",
+        "AddHandler cgi-script .cgi",
+        "AddHandler server-parsed .shtml",
+        "RemoveHandler .html phtml",
+        "RemoveHandler",
     ] {
         assert!(section(line), "{line}");
     }
@@ -208,7 +216,13 @@ fn a_line_or_a_section_that_refuses_denies_where_unknown_ones_are_ignored() {
         "Redirect 301 /a /b",
         "RedirectMatch ^/a /b",
         "php_flag display_errors off",
+        "php_flag engine On",
+        "php_value engine 1",
+        "php_value memory_limit 256M",
+        "php_value auto_prepend_file none",
         "AddHandler application/x-httpd-php83 .php",
+        "AddHandler type-map .var",
+        "RemoveHandler .html .htm",
         "Require all granted",
     ] {
         assert!(!section(line), "{line}");

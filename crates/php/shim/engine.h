@@ -102,8 +102,6 @@ void maitred_worker_leaves(void);
  * requests. Returns the response's status; 0: it is not complete.
  */
 int maitred_complete_response(void);
-/* This process is a copy now: the requests before were of the boot. */
-void maitred_worker_is_copied(void);
 /* The exchange from which the script takes requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
@@ -240,8 +238,6 @@ void maitred_put_memory_limit_back(void);
 void maitred_shutdown_functions_of_boot(void);
 /* A request begins: those registered since the boot are of others. */
 void maitred_shutdown_functions_of_earlier(void);
-/* In a copy, those of warm-up requests. */
-bool maitred_has_functions_of_earlier(void);
 /* Calls, and forgets, those of the boot and of the current request. */
 void maitred_call_functions_of_request(void);
 

@@ -42,11 +42,6 @@ void maitred_shutdown_functions_of_earlier(void)
 	until.of_earlier = count();
 }
 
-bool maitred_has_functions_of_earlier(void)
-{
-	return end_of_earlier() > until.of_boot;
-}
-
 static zval *at(uint32_t position)
 {
 	HashTable *all = BG(user_shutdown_function_names);

@@ -268,7 +268,6 @@ const struct maitred_request *maitred_await_copy(void)
 	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
 		maitred_engine.boots = false;
 		maitred_engine.copied = true;
-		maitred_worker_is_copied();
 		maitred_engine.spent |= ffi_is_on();
 		maitred_timers_after_fork();
 		maitred_child_start();

@@ -31,6 +31,7 @@ static struct {
 	zend_function *look;
 	bool booted;
 	bool in_request;
+	/* In a copy, also the boot's warm-up requests count. */
 	bool has_served;
 } worker;
 
@@ -266,8 +267,7 @@ int maitred_complete_response(void)
 	volatile bool has_left = false;
 
 	/* Without `boot` this is a copy of maitred_snapshot(): all before that is of the boot. */
-	if (EXPECTED(!worker.in_request || !worker.boot)
-		|| (!worker.has_served && !maitred_has_functions_of_earlier())) {
+	if (EXPECTED(!worker.in_request || !worker.boot || !worker.has_served)) {
 		return 0;
 	}
 	maitred_call_functions_of_request();
@@ -313,11 +313,6 @@ void maitred_worker_leaves(void)
 {
 	worker.boot = NULL;
 	maitred_engine.works = false;
-}
-
-void maitred_worker_is_copied(void)
-{
-	worker.has_served = false;
 }
 
 void *maitred_worker_exchange(void)

@@ -4,7 +4,8 @@
 use super::trees::{Asked, Tree, TreeFile};
 
 /// What files may have.
-const OVERRIDES: [&str; 11] = [
+const OVERRIDES: [&str; 12] = [
+    "AuthConfig",
     "Header",
     "Header Require Options Redirect",
     "Options",
@@ -19,7 +20,7 @@ const OVERRIDES: [&str; 11] = [
 ];
 
 /// The texts of the files.
-const FILES: [&str; 30] = [
+const FILES: [&str; 36] = [
     "Require all denied",
     "Order deny,allow\nDeny from all",
     "<Limit GET>\nHeader set X-A a\n</Limit>",
@@ -28,6 +29,12 @@ const FILES: [&str; 30] = [
     "<IfModule mod_headers.c>\nHeader set X-A a\n</IfModule>",
     "Header set X-A a",
     "Redirect /5/x.txt /else",
+    "SSLRequireSSL",
+    "SSLOptions +StdEnvVars",
+    "SSLVerifyClient none\nSSLVerifyDepth 3",
+    "SSLCipherSuite HIGH",
+    "SSLRenegBufferSize 10486000",
+    "SSLUserName SSL_CLIENT_S_DN_CN",
     "Options -Indexes",
     "Options Indexes",
     "Options -MultiViews",
