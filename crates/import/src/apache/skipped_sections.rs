@@ -1,15 +1,43 @@
 //! What the sections hold that do not apply by the files of the configuration, but may in Apache.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use maitred_htaccess::words::LogicalLine;
 
 use super::config_reader::parsed;
 use super::defined_names::refuses;
 use super::known_directives::{ApacheDirective, known};
+use super::module_names::has_module;
 use super::{CONDITIONS, SECTIONS};
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
+
+/// Modules and names of sections that are left out.
+#[derive(Debug, Default, Clone)]
+pub(super) struct PerhapsNames {
+    modules: BTreeSet<String>,
+    /// The names of `Define`.
+    pub defines: BTreeSet<String>,
+}
+
+impl PerhapsNames {
+    /// Adds what the directives of a section load and define.
+    pub fn extend(&mut self, directives: &[Directive]) {
+        for one in directives {
+            match () {
+                () if one.is("LoadModule") => self.modules.insert(one.first().to_owned()),
+                () if one.is("Define") => self.defines.insert(one.first().to_owned()),
+                () => continue,
+            };
+        }
+    }
+
+    /// Whether a module is one of these, by its name in `<IfModule>`.
+    pub fn has_module(&self, name: &str) -> bool {
+        has_module(&self.modules, name)
+    }
+}
 
 /// The directives of lines, without their sections.
 pub(super) fn directives(lines: &[LogicalLine], place: &SourceLine) -> Vec<Directive> {
