@@ -171,7 +171,7 @@ pub(super) fn refuses(line: &Directive, is_negated: bool) -> bool {
 }
 
 /// Whether a line may let clients in, or run files.
-fn lets_in(line: &Directive, is_negated: bool) -> bool {
+pub(super) fn lets_in(line: &Directive, is_negated: bool) -> bool {
     match line.name.to_ascii_lowercase().as_str() {
         "require" => is_negated || !is_about_all(line, "denied"),
         "satisfy" | "authmerging" => true,

@@ -6,12 +6,29 @@ use std::collections::BTreeSet;
 use maitred_htaccess::words::LogicalLine;
 
 use super::config_reader::parsed;
-use super::defined_names::refuses;
+use super::defined_names::{lets_in, refuses};
 use super::known_directives::{ApacheDirective, known};
 use super::module_names::has_module;
 use super::{CONDITIONS, SECTIONS};
 use crate::report::SourceLine;
 use crate::source_directive::Directive;
+
+/// Directives that decide without a finding about access: which host has a name, which folder or
+/// application a path, what of a folder is shown, and whether rules apply.
+const DECIDING: [&str; 12] = [
+    "Alias",
+    "AliasMatch",
+    "DocumentRoot",
+    "Options",
+    "ProxyPass",
+    "ProxyPassMatch",
+    "Redirect",
+    "RedirectMatch",
+    "RedirectPermanent",
+    "RewriteEngine",
+    "ServerAlias",
+    "ServerName",
+];
 
 /// Modules and names of sections that are left out.
 #[derive(Debug, Default, Clone)]
@@ -51,7 +68,7 @@ pub(super) fn directives(lines: &[LogicalLine], place: &SourceLine) -> Vec<Direc
 /// Whether a directive of a section that is left out may decide who may see what.
 pub(super) fn may_decide(directive: &Directive) -> bool {
     let is_one = |names: &[&str]| names.iter().any(|name| directive.is(name));
-    if directive.is("<VirtualHost") {
+    if directive.is("<VirtualHost") || is_one(&DECIDING) {
         return true;
     }
     // What they hold is looked at on its own.
@@ -60,5 +77,5 @@ pub(super) fn may_decide(directive: &Directive) -> bool {
     }
     let is_of_access =
         matches!(known(directive), ApacheDirective::Access | ApacheDirective::AccessByHand(_));
-    is_of_access || refuses(directive, false)
+    is_of_access || refuses(directive, false) || lets_in(directive, false)
 }
