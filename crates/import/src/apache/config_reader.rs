@@ -8,7 +8,7 @@ use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
 use pcre2::bytes::Regex;
 
 use super::module_names::{BUILT_IN, has_module};
-use super::skipped_sections::{directives, may_decide};
+use super::skipped_sections::{PerhapsNames, directives, may_decide};
 use crate::FileReader;
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
@@ -38,6 +38,8 @@ pub struct ApacheConfig {
     pub defines: BTreeSet<String>,
     /// The values of `${NAME}`.
     pub variables: BTreeMap<String, String>,
+    /// What sections load and define that do not apply by the files, but may in Apache.
+    pub(super) perhaps: PerhapsNames,
 }
 
 impl ApacheConfig {
@@ -87,12 +89,13 @@ pub fn read(
         variables,
         modules: BUILT_IN.map(str::to_owned).into(),
         skipped_names: BTreeSet::new(),
+        perhaps: PerhapsNames::default(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
     let tree = reader.file(main, 0)?;
-    let ConfigReader { server_root, variables, defines, modules, .. } = reader;
-    Ok(ApacheConfig { tree, modules, server_root, defines, variables })
+    let ConfigReader { server_root, variables, defines, modules, perhaps, .. } = reader;
+    Ok(ApacheConfig { tree, modules, server_root, defines, variables, perhaps })
 }
 
 /// The directives of a `.htaccess` file, with the modules, names and variables of the
@@ -113,6 +116,7 @@ pub(super) fn htaccess(
         defines: config.defines.clone(),
         modules: config.modules.clone(),
         skipped_names: BTreeSet::new(),
+        perhaps: config.perhaps.clone(),
         macros: BTreeMap::new(),
         left: MAX_DIRECTIVES,
     };
@@ -185,6 +189,8 @@ struct ConfigReader<'a> {
     defines: BTreeSet<String>,
     /// The names that sections define which do not apply.
     skipped_names: BTreeSet<String>,
+    /// What sections load and define that may apply in Apache.
+    perhaps: PerhapsNames,
     modules: BTreeSet<String>,
     macros: BTreeMap<String, MacroLines>,
     left: usize,
@@ -269,6 +275,7 @@ impl ConfigReader<'_> {
         let depth = nested.depth + 1;
         match holds {
             Some(true) => {
+                self.entered(&directive, source, *at);
                 let mut inner = Nested { found: nested.found, depth };
                 self.section(source, at, Some(&directive), &mut inner)
             }
@@ -288,16 +295,47 @@ impl ConfigReader<'_> {
         }
     }
 
+    /// Names a section that applies here, if it may not in Apache.
+    fn entered(&mut self, directive: &Directive, source: &Source, mut at: usize) {
+        if !self.is_perhaps(directive) {
+            return;
+        }
+        let lines = skip(source, &mut at, &directive.name);
+        if directives(lines, &directive.place).iter().any(may_decide) {
+            let why = "its lines are imported, and Apache skips them if a section that is left \
+                       out applies there. If Apache has it, write `Define` or `LoadModule` for it";
+            self.report.access_left_out(&directive.place, &directive.shown(), why);
+        }
+    }
+
+    /// Whether a section is about a module or a name that only sections have which are left out,
+    /// but may apply in Apache.
+    fn is_perhaps(&self, directive: &Directive) -> bool {
+        let name = directive.first().trim_start_matches('!');
+        match () {
+            () if directive.is("<IfModule") => {
+                self.perhaps.has_module(name) && !has_module(&self.modules, name)
+            }
+            () if directive.is("<IfDefine") => {
+                self.perhaps.defines.contains(name) && !self.defines.contains(name)
+            }
+            () => false,
+        }
+    }
+
     /// Names a section that does not apply here, if another Apache may evaluate it.
     fn skipped(&mut self, directive: &Directive, lines: &[LogicalLine]) {
+        let is_perhaps = self.is_perhaps(directive);
         let is_define = directive.is("<IfDefine") && !directive.first().starts_with('!');
         // Apache needs this module: without its line, modules are built in.
         let is_built_in = directive.is("<IfModule") && !self.modules.contains("authz_core_module");
         // A name of the files that they do not define here is no argument of Apache.
         let is_unknown = is_define && !self.skipped_names.contains(directive.first());
-        let may_apply = is_unknown || is_built_in;
+        let may_apply = is_unknown || is_built_in || is_perhaps;
         let inner = directives(lines, &directive.place);
-        if !may_apply {
+        if may_apply {
+            self.perhaps.extend(&inner);
+        } else {
             let defines = inner.iter().filter(|one| one.is("Define"));
             self.skipped_names.extend(defines.map(|one| one.first().to_owned()));
         }
@@ -306,7 +344,7 @@ impl ConfigReader<'_> {
                    If Apache has it, write `Define` or `LoadModule` for it";
         if may_apply && inner.iter().any(may_decide) {
             self.report.access_left_out(place, &shown, why);
-        } else if is_define || is_built_in {
+        } else if is_define || is_built_in || is_perhaps {
             self.report.left_out(place, &shown, why);
         }
     }

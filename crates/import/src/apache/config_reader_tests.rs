@@ -72,7 +72,10 @@ fn a_section_of_a_module_is_entered_by_the_symbol_or_the_source_of_it_as_in_apac
         ("mod_rewrite", false),
         ("rewrite", false),
         ("util_ldap.c", true),
+        ("mod_ldap.c", false),
         ("prefork.c", true),
+        ("mod_mpm_prefork.c", false),
+        ("mod_http.c", false),
         ("prefork", false),
         ("mod_so.c", true),
         ("core.c", true),
@@ -102,6 +105,15 @@ fn a_section_of_a_name_that_is_not_defined_is_left_out_as_access_if_it_may_decid
         ("Include /more.conf", true),
         ("RewriteRule ^/a - [F]", true),
         ("<Location /a>\nSetHandler none\n</Location>", true),
+        ("ServerAlias www.a.example", true),
+        ("<Directory /srv/site1/backup>\nOptions -Indexes\n</Directory>", true),
+        ("ProxyPass /intern !", true),
+        ("Alias /a /srv/a", true),
+        ("DocumentRoot /srv/b", true),
+        ("Redirect permanent / https://a.example/", true),
+        ("RewriteEngine on", true),
+        ("AddHandler application/x-httpd-php .inc", true),
+        ("AddHandler cgi-script .cgi", false),
         ("ErrorLog /x", false),
         ("Listen 443", false),
         ("<Location /a>\nHeader set X 1\n</Location>", false),
@@ -124,4 +136,37 @@ fn a_section_of_a_name_that_is_not_defined_is_left_out_as_access_if_it_may_decid
     // Its modules are built in.
     let built_in = format!("<IfModule mod_alias.c>\n{location}\n</IfModule>");
     assert!(!of_host(&built_in).report.keeps_access());
+}
+
+#[test]
+fn a_section_of_a_module_that_a_section_loads_which_may_apply_is_left_out_as_access() {
+    let load = "LoadModule authz_core_module /m.so\n";
+    let perhaps = "<IfDefine AUTHNZ_LDAP>\nLoadModule authnz_ldap_module /m.so\n</IfDefine>\n";
+    let denied = section("Location /intern");
+    let host = "<VirtualHost *:443>\nServerName b.example\n</VirtualHost>";
+    for (name, lines, is_kept) in [
+        ("IfModule mod_authnz_ldap.c", denied.as_str(), false),
+        ("IfModule authnz_ldap_module", host, false),
+        // Its lines are imported.
+        ("IfModule !mod_authnz_ldap.c", &denied, false),
+        ("IfModule mod_authnz_ldap.c", "ErrorLog /x", true),
+        ("IfModule mod_other.c", &denied, true),
+    ] {
+        let of = |perhaps: &str| of_host(&format!("{load}{perhaps}<{name}>\n{lines}\n</IfModule>"));
+        let imported = of(perhaps);
+        assert_eq!(imported.report.keeps_access(), is_kept, "{name}\n{}", imported.report);
+        assert!(of("").report.keeps_access(), "{name}\n{}", of("").report);
+    }
+    let defined = format!(
+        "{load}Define AUTHNZ_LDAP\n{perhaps}<IfModule mod_authnz_ldap.c>\n{denied}\n</IfModule>"
+    );
+    expect_denied(&defined, &["/intern"], &[]);
+    // The module defines the name, as another one does that is not there.
+    let names = format!(
+        "{load}{perhaps}<IfModule mod_other.c>\nDefine N\n</IfModule>\n\
+         <IfModule mod_authnz_ldap.c>\nDefine N\n</IfModule>\n<IfDefine N>\n{denied}\n</IfDefine>"
+    );
+    assert!(!of_host(&names).report.keeps_access(), "{}", of_host(&names).report);
+    let other = names.replace(perhaps, "");
+    assert!(of_host(&other).report.keeps_access(), "{}", of_host(&other).report);
 }

@@ -80,7 +80,10 @@ fn lines_with_names<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<&'l
         let mut names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
         names.any(|(name, _)| config.variables.contains_key(name))
     };
-    let is_defined = |one: &Directive| config.defines.contains(one.first().trim_start_matches('!'));
+    let is_defined = |one: &Directive| {
+        let name = one.first().trim_start_matches('!');
+        config.defines.contains(name) || config.perhaps.defines.contains(name)
+    };
     let has_name = |line: &&FileLine| {
         let FileLine { text, directive } = line;
         has_variable(text) || directive.is("<IfDefine") && is_defined(directive)
@@ -92,13 +95,15 @@ fn lines_with_names<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<&'l
 struct EnteredSection<'l> {
     line: &'l Directive,
     in_apache: bool,
+    /// A section that may apply in Apache loads its module.
+    is_perhaps: bool,
     here: bool,
 }
 
 impl<'l> EnteredSection<'l> {
     fn of(line: &'l Directive, config: &ApacheConfig) -> EnteredSection<'l> {
         if !line.is("<IfModule") {
-            return EnteredSection { line, in_apache: true, here: true };
+            return EnteredSection { line, in_apache: true, is_perhaps: false, here: true };
         }
         let major = match () {
             () if config.modules.contains("php5_module") => 5,
@@ -110,7 +115,14 @@ impl<'l> EnteredSection<'l> {
         let in_apache = condition(line.first(), |name| {
             config.has_module(name) || !is_known && has(name, major)
         });
-        EnteredSection { line, in_apache, here: has(line.first(), PHP_MAJOR) }
+        let name = line.first().trim_start_matches('!');
+        let is_perhaps = config.perhaps.has_module(name) && !config.has_module(name);
+        EnteredSection { line, in_apache, is_perhaps, here: has(line.first(), PHP_MAJOR) }
+    }
+
+    /// Whether Apache may do otherwise than this server.
+    fn may_differ(&self) -> bool {
+        self.is_perhaps || self.in_apache != self.here
     }
 }
 
@@ -128,13 +140,13 @@ fn sections_of_modules<'l>(lines: &'l [FileLine], config: &ApacheConfig) -> Vec<
             continue;
         }
         let is_negated = open.iter().any(|one| one.line.is("<RequireNone"));
-        let in_apache = open.iter().all(|one| one.in_apache);
-        let is_laxer = match (in_apache, open.iter().all(|one| one.here)) {
-            (true, false) => refuses(directive, is_negated),
-            (false, true) => lets_in(directive, is_negated),
-            _ => false,
+        let may_be_in_apache = open.iter().all(|one| one.in_apache || one.is_perhaps);
+        let is_in_apache = open.iter().all(|one| one.in_apache && !one.is_perhaps);
+        let is_laxer = match open.iter().all(|one| one.here) {
+            true => !is_in_apache && lets_in(directive, is_negated),
+            false => may_be_in_apache && refuses(directive, is_negated),
         };
-        let section = open.iter().find(|one| one.in_apache != one.here && is_laxer);
+        let section = open.iter().find(|one| is_laxer && one.may_differ());
         found.extend(section.map(|one| one.line).filter(|line| !found.contains(line)));
     }
     found
@@ -159,7 +171,7 @@ pub(super) fn refuses(line: &Directive, is_negated: bool) -> bool {
 }
 
 /// Whether a line may let clients in, or run files.
-fn lets_in(line: &Directive, is_negated: bool) -> bool {
+pub(super) fn lets_in(line: &Directive, is_negated: bool) -> bool {
     match line.name.to_ascii_lowercase().as_str() {
         "require" => is_negated || !is_about_all(line, "denied"),
         "satisfy" | "authmerging" => true,

@@ -132,6 +132,7 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
     let (php5, php7) = ("LoadModule php5_module /m.so", "LoadModule php7_module /m.so");
     let php8 = "LoadModule php_module /m.so";
     let shib = "LoadModule mod_shib /m.so";
+    let perhaps = format!("<IfDefine LDAP>\n{ldap}\n</IfDefine>");
     for (lines, file, line) in [
         (ldap, module("mod_authnz_ldap.c", "AuthType Basic\nRequire valid-user"), Some(1)),
         (ldap, module("mod_authnz_ldap.c", "Require all granted"), None),
@@ -151,6 +152,9 @@ fn sections_for_modules_that_this_server_lacks_are_left_out_as_access_if_they_de
         (php7, module("!mod_php7.c", "SetHandler application/x-httpd-php"), Some(1)),
         (php5, module("mod_php5.c", "php_flag engine off"), Some(1)),
         (php8, module("mod_php.c", "php_flag engine off"), None),
+        (&perhaps, module("mod_authnz_ldap.c", "Require valid-user"), Some(1)),
+        (&perhaps, module("!mod_authnz_ldap.c", "Require all granted"), Some(1)),
+        (&perhaps, module("mod_authnz_ldap.c", "Header set X 1"), None),
         (shib, module("mod_shib", "AuthType shibboleth\nRequire shib-session"), Some(1)),
     ] {
         expect_left_out(lines, &file, line);

@@ -30,5 +30,8 @@ pub(super) fn has_module(modules: &BTreeSet<String>, name: &str) -> bool {
     let short = source.strip_prefix("mod_").unwrap_or(source);
     let usual = format!("{short}_module");
     let of_source = SOURCES.iter().find(|(known, _)| *known == source).map(|(_, symbol)| *symbol);
-    modules.contains(source) || modules.contains(of_source.unwrap_or(&usual))
+    // The file of such a module has no other name.
+    let is_usual = !SOURCES.iter().any(|(_, symbol)| *symbol == usual);
+    let symbol = of_source.or(is_usual.then_some(usual.as_str()));
+    modules.contains(source) || symbol.is_some_and(|symbol| modules.contains(symbol))
 }

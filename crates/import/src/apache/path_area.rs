@@ -487,6 +487,7 @@ mod tests {
             server_root: "/etc/apache2".to_owned(),
             defines: std::collections::BTreeSet::new(),
             variables: std::collections::BTreeMap::new(),
+            perhaps: Default::default(),
         };
         let mapped = [("", "/srv/www"), ("/docs", "/usr/share/doc")];
         let mapped = mapped.map(|(prefix, folder)| MappedFolder {

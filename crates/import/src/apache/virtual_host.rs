@@ -152,14 +152,13 @@ impl NamesOverTls {
     }
 
     /// Whether a host with these names may redirect to HTTPS of each of them in place of `target`:
-    /// all of them have TLS.
+    /// all of them have TLS, and it is one of them.
     pub fn have_all(&self, names: &[String], target: &str) -> bool {
         let has = |name: &str| {
             let is_below = |pattern: &regex::Regex| pattern.is_match(name);
             self.names.iter().any(|one| one == name) || self.wildcards.iter().any(is_below)
         };
-        let is_name = !target.is_empty() && !target.contains(['%', '$', '/', ':']);
-        is_name && has(target) && !names.is_empty() && names.iter().all(|name| has(name))
+        names.iter().any(|one| one == target) && names.iter().all(|name| has(name))
     }
 }
 

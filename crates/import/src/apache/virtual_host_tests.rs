@@ -245,13 +245,16 @@ fn a_redirect_of_several_names_to_https_of_one_is_that_of_tls() {
     let of_www = "RewriteEngine on\nRewriteCond %{HTTP_HOST} ^www\nRewriteRule ^ \
                   https://example.com%{REQUEST_URI} [R=301,L]";
     let to = |name: &str| format!("Redirect permanent / https://{name}/");
+    let other = || www("www.example.com") + &tls_host("b.example", "/srv/b");
+    let rule_to_other = rule.replace("//example.com", "//b.example");
     for (lines, tls, is_redirect) in [
         (to("example.com"), www("www.example.com"), true),
         (to("www.example.com"), www("*.example.com"), true),
         (rule.to_owned(), www("www.example.com"), true),
         // A name has no certificate, or another one is the target.
         (to("example.com"), www("m.example.com"), false),
-        (to("b.example"), www("www.example.com"), false),
+        (to("b.example"), other(), false),
+        (rule_to_other, other(), false),
         (rule.to_owned(), www("m.example.com"), false),
         // It is for one of the names.
         (of_www.to_owned(), www("www.example.com"), false),

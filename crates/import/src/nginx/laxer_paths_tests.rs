@@ -260,23 +260,39 @@ fn a_refusal_has_the_paths_below_a_script_that_runs_by_its_exact_name() {
 
 #[test]
 fn scripts_run_by_a_named_location_that_try_files_leads_all_of_them_to() {
-    let of = |file: &str, more: &str| {
+    let of_lines = |lines: &str, file: &str, more: &str, own: &str| {
         of_server(&format!(
-            "location ~ \\.php$ {{ {more} try_files {file} @php; }} \
-             location @php {{ try_files $uri =404; \
+            "{lines} location ~ \\.php$ {{ {more} try_files {file} @php; }} \
+             location @php {{ {own} try_files $uri =404; \
              fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; \
              fastcgi_pass unix:/run/php.sock; }}"
         ))
     };
-    let imported = of("/b371a339cb6c1a4d0a8b6e0a3ea5ee2c.htm", "");
+    let of = |file: &str, more: &str| of_lines("", file, more, "");
+    let unused = "/b371a339cb6c1a4d0a8b6e0a3ea5ee2c.htm";
+    let imported = of(unused, "");
     assert!(imported.report.keeps_access(), "{}\n{}", imported.toml, imported.report);
     let written = WrittenSites::of_toml(&imported.toml, &written_from(&imported.toml));
     let site = written.from("/nginx.conf:1").expect("a site");
     assert_eq!(site.serve("/a.php").behind, Behind::Script, "{}", imported.toml);
-    // That file is there, or is one of the paths; or others are let in.
-    for (file, more) in [("/maintenance.html", ""), ("/c$uri.htm", ""), ("/b.htm", "deny all;")] {
+    // That file is there or may be later, or is one of the paths; or others are let in.
+    for (file, more) in
+        [("/maintenance.html", ""), ("/closed.html", ""), ("/c$uri.htm", ""), (unused, "deny all;")]
+    {
         let imported = of(file, more);
         let report = imported.report.to_string();
         assert!(!report.contains("none of its files"), "{file} {more}\n{report}");
+    }
+    // Its folder is not there, or the rules of both locations apply.
+    for (lines, own) in [
+        ("root /srv/$host;", ""),
+        ("root /srv/gone;", ""),
+        ("auth_basic x; auth_basic_user_file /u;", "auth_basic off;"),
+        ("allow 10.0.0.0/8; deny all;", "allow all;"),
+        ("", "internal;"),
+    ] {
+        let imported = of_lines(lines, unused, "", own);
+        let Imported { toml, report, .. } = &imported;
+        assert!(!report.keeps_access(), "{lines} {own}\n{toml}\n{report}");
     }
 }

@@ -37,7 +37,8 @@ impl FileReader for NginxFiles {
     }
 
     fn resolved(&self, path: &str) -> Option<String> {
-        path.ends_with("/maintenance.html").then(|| path.to_owned())
+        let is_folder = path.starts_with("/srv/") && !path.contains('.') && path != "/srv/gone";
+        (is_folder || path.ends_with("/maintenance.html")).then(|| path.to_owned())
     }
 }
 
