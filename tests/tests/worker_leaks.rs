@@ -46,7 +46,7 @@ fn leaks(root: &Path, words: &[&str]) -> Output {
 }
 
 /// A handler that is in the middle of a request from when there is a file `state/runs` on.
-const LINGERS: &str = "<?php touch(__DIR__ . '/state/runs'); sleep(20);";
+const LINGERS: &str = "<?php touch(__DIR__ . '/state/runs'); while (true) { sleep(1); }";
 
 /// `maitred leaks`, in the middle of a request to a handler that lingers.
 struct Lingering {
@@ -99,10 +99,6 @@ impl Lingering {
         Process::read(self.command.id().cast_signed()).expect("it runs").signal(signal);
         let code = self.command.wait().expect("it has been started").code();
         wait::until_true("the listener is gone", || !ports::is_listening(self.address));
-        // A second signal ends the script.
-        for process in &self.processes {
-            process.signal(Signal::TERM);
-        }
         wait::until_true("no process is left", || {
             self.processes.iter().all(|process| !process.is_running())
         });
@@ -137,6 +133,11 @@ fn no_other_user_of_the_machine_gets_anything_of_the_site() {
 #[test]
 fn its_server_ends_with_it() {
     let root = application(&[("lingers", LINGERS)]);
+    // A script without end has a minute by default.
+    let config = root.path().join("maitred.toml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let text = text.replace("[[sites]]", "request_terminate_timeout = \"20s\"\n[[sites]]");
+    std::fs::write(&config, text).expect("it can be written");
     let leaks = Lingering::start(root.path());
     assert_eq!(leaks.end(Signal::KILL), None);
 }

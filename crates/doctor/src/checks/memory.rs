@@ -4,7 +4,7 @@ use super::common::private_p95;
 use crate::facts::{Fact, Facts, Machine, Manager, PhpServer, Pool, Service, Unknown, known};
 use crate::finding::Sheet;
 use crate::ini_value;
-use maitred_text::humanize::{bytes, percent, plural};
+use maitred_text::humanize::{bytes, percent, plural, plural_with};
 
 /// PHP's own limit if none is set.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
@@ -122,15 +122,28 @@ fn budget(machine: &Machine, service: &Service) -> Fact<Budget> {
     })
 }
 
-/// Memory that the workers of the other pools of a service may need, or have if their number
-/// follows the memory.
-fn of_others(service: &Service, pool: &Pool) -> Fact<f64> {
-    let others = service.pools.iter().filter(|other| other.section != pool.section);
-    let may_need = |other: &Pool| match other.manager {
-        Manager::Found => Ok(other.private_of_all()),
-        _ => Ok(f64::from(other.max_children) * cost(other)?.bytes),
-    };
-    others.map(may_need).sum()
+/// The other pools of a service.
+struct Others {
+    /// Memory that their workers may need, or have if their number follows the memory.
+    bytes: f64,
+    /// Pools without a measured worker.
+    unmeasured: u64,
+}
+
+/// A worker of a pool without a measured one counts with `private` bytes: by PHP's limit, an idle
+/// pool would take the memory of all others.
+fn others(service: &Service, pool: &Pool, private: f64) -> Others {
+    let mut found = Others { bytes: 0.0, unmeasured: 0 };
+    for other in service.pools.iter().filter(|other| other.section != pool.section) {
+        if other.manager == Manager::Found {
+            found.bytes += other.private_of_all();
+            continue;
+        }
+        let measured = private_p95(other);
+        found.unmeasured += u64::from(measured.is_none());
+        found.bytes += f64::from(other.max_children) * measured.unwrap_or(private);
+    }
+    found
 }
 
 /// The guides' number for comparison (R21, R57).
@@ -232,25 +245,28 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
             sheet.cannot_tell(about, "what a worker costs", &why);
             continue;
         };
-        let found = budget(&facts.machine, service)
-            .and_then(|budget| Ok((of_others(service, pool)?, budget)));
-        let (others, Budget { bytes: budget, base, .. }) = match found {
+        let Budget { bytes: budget, base, .. } = match budget(&facts.machine, service) {
             Ok(found) => found,
             Err(why) => {
                 sheet.cannot_tell(about, "how many workers memory allows", &why);
                 continue;
             }
         };
-        let left = 0.9 * budget - base - shared(service) - others;
+        let others = others(service, pool, private);
+        let left = 0.9 * budget - base - shared(service) - others.bytes;
         let allowed = (left / private).floor().max(0.0);
         let counted = [pool.stat(|live| &live.limit_reached), pool.stat(|live| &live.queue_max)];
         let is_short = counted.iter().flatten().any(|count| *count > 0);
-        let seen = format!(
+        let mut seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
             bytes(private),
             bytes(resident),
             pool.max_children
         );
+        if others.unmeasured > 0 {
+            let pools = plural_with(others.unmeasured, "other pool", "were");
+            seen.push_str(&format!(" ({pools} not measured, and counted with as much a worker)"));
+        }
         let is_small = f64::from(pool.max_children) < 0.7 * allowed;
         if private < 0.6 * resident && is_small && is_short {
             sheet.report("memory.few-workers", about, seen).fix(format!(
@@ -450,6 +466,27 @@ mod tests {
         assert!(look("D2", &facts)[0].fix.contains("up to 35"));
         facts.services[0].pools[1].manager = Manager::Found;
         expect("D2", &facts, Warn, "8 workers, and memory allows 83");
+    }
+
+    #[test]
+    fn a_pool_without_a_measured_worker_leaves_memory_to_the_others() {
+        let mut facts = php_fpm();
+        facts.machine.memory.as_mut().unwrap().available = 2.0 * GB;
+        let workers = reported(&mut facts).workers.as_mut().unwrap();
+        workers.iter_mut().for_each(|worker| worker.private = Ok(20.0 * MB));
+        reported(&mut facts).limit_reached = Ok(3);
+        let mut idle = pool(&mut facts).clone();
+        idle.section = "idle".to_owned();
+        idle.max_children = 40;
+        idle.live.as_mut().unwrap().workers = Ok(Vec::new());
+        facts.services[0].pools.push(idle);
+        // 83 without it.
+        expect("D2", &facts, Warn, "allows 43 (1 other pool was not measured");
+        let ini = facts.services[0].pools[1].ini.as_mut().unwrap();
+        ini.entries.insert("memory_limit".to_owned(), "-1".to_owned());
+        expect("D2", &facts, Warn, "allows 43");
+        facts.services[0].pools[1].live = unknown();
+        expect("D2", &facts, Warn, "allows 43");
     }
 
     #[test]

@@ -15,14 +15,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tempfile::TempDir;
 
 use super::findings::{Inspection, printable};
-use super::watched_config::{Trial, watched_config};
+use super::watched_config::{PATIENCE, Trial, watched_config};
 use crate::private_server::{CONFIG, LOG, PrivateServer};
 
 /// The inspecting script.
 const LOOK: &str = include_str!("look.php");
-
-/// Timeout of a request and of the inspection after it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(10);

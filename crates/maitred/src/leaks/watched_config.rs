@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 use std::path::Path;
+use std::time::Duration;
 
 use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, PrivateDir, Site};
 use serde_json::json;
@@ -14,6 +15,9 @@ const PREPENDED: &str = "auto_prepend_file";
 
 /// PHP's setting with the places that scripts may open files in.
 const OPEN_BASEDIR: &str = "open_basedir";
+
+/// Timeout of a request and of the inspection after it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is inspected.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +70,8 @@ pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
     out.line("pm", "\"static\"");
     out.line("max_children", 1);
     out.line("boot_timeout", pool.boot_timeout.as_secs());
-    out.line("request_queue_timeout", "\"60s\"");
+    out.line("request_queue_timeout", PATIENCE.as_secs());
+    out.line("request_terminate_timeout", script_time(pool).as_secs());
     out.maybe("script", pool.script.as_deref().map(text));
     for (name, value) in [("user", &pool.user), ("group", &pool.group), ("php", &pool.php)] {
         out.maybe(name, value.as_ref().map(|value| json!(value)));
@@ -86,6 +91,13 @@ pub fn watched_config(trial: &Trial<'_>, look: &Path) -> String {
     out.line("index", json!(site.index));
     out.line("front_controller", json!(site.front_controller.as_deref().unwrap_or_default()));
     out.0
+}
+
+/// A script's longest time, in whole seconds: zero is none. It always has one, since the server,
+/// which ends gracefully after a command that was killed, waits for its script.
+fn script_time(pool: &Pool) -> Duration {
+    let own = Some(pool.request_terminate_timeout).filter(|time| !time.is_zero());
+    own.map_or(PATIENCE, |time| time.clamp(Duration::from_secs(1), PATIENCE))
 }
 
 /// Where the pool's user has its temporary files and sessions: the server with one pool does not
@@ -208,6 +220,18 @@ mod tests {
             (&read.front_user, &read.private_dir),
             (&config.front_user, &config.private_dir)
         );
+    }
+
+    #[test]
+    fn a_script_has_the_time_of_the_pool_and_never_more_than_a_minute() {
+        for (own, expected) in [("0", 60), ("\"5s\"", 5), ("\"500ms\"", 1), ("\"10m\"", 60)] {
+            let text = format!(
+                "[pools.shop]\nmode = \"worker\"\nscript = \"/etc/passwd\"\n\
+                 request_terminate_timeout = {own}\n[[sites]]\nroot = \"/\"\n"
+            );
+            let time = again(&text).1.pools[0].request_terminate_timeout;
+            assert_eq!(time, Duration::from_secs(expected), "{own}");
+        }
     }
 
     #[test]

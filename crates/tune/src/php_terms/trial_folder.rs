@@ -1,7 +1,7 @@
 //! The folder of compiled scripts (`opcache.file_cache`) during its trial.
 
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -24,6 +24,9 @@ const PERMISSIONS: u32 = 0o7777;
 /// Longest time of its removal: processes of the pool's user that have it open can create files
 /// there without end.
 const REMOVAL: Duration = Duration::from_secs(10);
+
+/// Longest wait for the end of a killed removal.
+const KILL: Duration = Duration::from_secs(1);
 
 /// How often to check whether it is removed.
 const LOOK: Duration = Duration::from_millis(10);
@@ -58,7 +61,8 @@ pub fn remove_left(section: &str) {
     }
 }
 
-/// Removes a folder and what the pool's user has made of it, as far as there is time.
+/// Removes a folder and what the pool's user has made of it, as far as there is time, and names one
+/// that stays.
 fn remove(folder: &Path) {
     let until = Instant::now() + REMOVAL;
     if users::is_root() {
@@ -66,15 +70,42 @@ fn remove(folder: &Path) {
         let _ = lchown(folder, Some(0), None);
     }
     while fs::symlink_metadata(folder).is_ok() && Instant::now() < until {
-        if let Ok(mut command) = start_removal(folder) {
-            while matches!(command.try_wait(), Ok(None)) && Instant::now() < until {
-                sleep(LOOK);
+        match start_removal(folder) {
+            Ok(mut command) => wait_until(&mut command, until),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                // There is no rm(1).
+                let _ = fs::remove_dir_all(folder);
+                break;
             }
-            let _ = command.kill();
-            let _ = command.wait();
+            Err(_) => {}
         }
         sleep(LOOK);
     }
+    if fs::symlink_metadata(folder).is_ok() {
+        let line = format!("maitred: {} cannot be removed: remove it", folder.display());
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// Waits for the end of a removal, which is killed when its time has passed. One that waits for the
+/// lock of a folder does not end by that before the pool's user releases it: it is left alone then.
+fn wait_until(command: &mut Child, until: Instant) {
+    if has_ended(command, until) {
+        return;
+    }
+    let _ = command.kill();
+    has_ended(command, Instant::now() + KILL);
+}
+
+/// Whether it ends before that time.
+fn has_ended(command: &mut Child, until: Instant) -> bool {
+    while matches!(command.try_wait(), Ok(None)) {
+        if Instant::now() >= until {
+            return false;
+        }
+        sleep(LOOK);
+    }
+    true
 }
 
 /// Starts rm(1), which removes folders of any depth, and can be killed while it waits for a file
@@ -204,6 +235,13 @@ mod tests {
         }
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_removal_that_lasts_longer_than_its_time_is_killed() {
+        let mut command = maitred_os::spawn::command("sleep").arg("600").spawn().unwrap();
+        wait_until(&mut command, Instant::now());
+        assert!(!command.wait().unwrap().success());
     }
 
     #[test]
