@@ -40,8 +40,10 @@ pub const END_HEADERS: u8 = 4;
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// Why a stream or a connection ends (§7).
+pub const NO_ERROR: u32 = 0;
+/// See [`NO_ERROR`].
 pub const PROTOCOL_ERROR: u32 = 1;
-/// See [`PROTOCOL_ERROR`].
+/// See [`NO_ERROR`].
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A frame as it came.

@@ -1,5 +1,6 @@
 //! Servers behind that fail, clients that leave, and bodies larger than anybody keeps.
 
+use std::io::ErrorKind::WouldBlock;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -16,6 +17,7 @@ use maitred_tests::processes::Signal;
 use maitred_tests::proxied::{MIB, proxied, rule, said, site};
 use maitred_tests::server::Setup;
 use maitred_tests::tls::served_with;
+use maitred_tests::wait::DEADLINE;
 use maitred_tests::{Target, wait};
 
 #[test]
@@ -163,6 +165,39 @@ fn a_server_that_responds_without_end_and_takes_nothing_is_not_waited_for_either
     // The front reads no more of it than the server does.
     let _ = client.send(&Request::post("/app/x", "a/b", &vec![b'x'; 32 * MIB]).to_bytes());
     server.expect_log(0, "it took nothing of a request for 0.3 s (send_timeout)");
+}
+
+#[test]
+fn a_server_that_waits_for_its_client_to_read_has_its_whole_time_to_take_the_next_piece() {
+    const LENGTH: usize = 32 * MIB;
+    let root = site();
+    let (blocked, waits) = channel();
+    let echoes = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream);
+        stream.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut piece = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            let mut sent = 0;
+            while sent < count {
+                match stream.write(&piece[sent..count]) {
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == WouldBlock => drop(blocked.send(())),
+                    Err(_) => return,
+                }
+            }
+        }
+    });
+    let server = proxied(&root, &echoes.url(), ", send_timeout = \"1s\"");
+    let mut client = Connection::open(server.address());
+    let mut sending = client.stream().try_clone().unwrap();
+    let request = Request::post("/app/x", "a/b", &vec![b'x'; LENGTH]).to_bytes();
+    let sender = std::thread::spawn(move || sending.write_all(&request));
+    waits.recv_timeout(DEADLINE).expect("the server waits for its client");
+    let answer = client.read_response(false).expect("a whole response");
+    assert_eq!(answer.body.len(), LENGTH);
+    sender.join().unwrap().expect("the front takes the whole body");
 }
 
 #[test]

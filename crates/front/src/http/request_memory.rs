@@ -71,6 +71,11 @@ impl RequestMemory {
         self.most.store(most, Ordering::Relaxed);
     }
 
+    /// The size of each of `parts` equal parts of the limit, in bytes.
+    pub fn part(&self, parts: usize) -> usize {
+        self.most.load(Ordering::Relaxed) / parts
+    }
+
     /// Accounts for growth from `before` to `after` bytes of a connection of this address, if the
     /// address is not exempt. The bytes count even on an error: the caller releases them with
     /// [`RequestMemory::shrink`]. So the steps of a connection always add up to what it holds.
@@ -105,7 +110,7 @@ impl RequestMemory {
         if more <= 0 {
             return Ok(());
         }
-        let most = self.most.load(Ordering::Relaxed) / parts;
+        let most = self.part(parts);
         let all = self.common.fetch_add(more, Ordering::Relaxed) + more;
         let own = address.map_or(0, |address| self.by_address.add(address, more));
         if own > bounded(most / PARTS) {

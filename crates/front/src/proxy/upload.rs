@@ -31,7 +31,7 @@ pub struct Upload {
     inflow: Inflow,
     /// A piece that does not fit into the channel yet.
     piece: Option<BodyPiece>,
-    /// When it came.
+    /// Start of the time that the server has to take it.
     came: Instant,
     /// None when the server has everything, or wants no more.
     to: Option<mpsc::Sender<BodyPiece>>,
@@ -106,6 +106,12 @@ impl Upload {
     pub fn is_late(&self, rule: &Proxy) -> bool {
         let is_full = self.to.as_ref().is_some_and(|to| to.capacity() == 0);
         self.piece.is_some() && is_full && self.came.elapsed() >= rule.send_timeout
+    }
+
+    /// Gives the server its whole time to take the piece: until now the front has read nothing of
+    /// it, or there was no connection to it.
+    pub fn restart_timeout(&mut self) {
+        self.came = Instant::now();
     }
 
     fn take(&mut self, data: Option<Bytes>) {

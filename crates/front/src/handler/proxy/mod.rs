@@ -191,6 +191,7 @@ async fn send_over<C: HttpClient>(
         let invited = cx.client.invite_body(cx.head).await;
         invited.map_err(|body_error| SendError::Otherwise(ProxyError::BodyError(body_error)))?;
     }
+    upload.restart_timeout();
     let before = link.tap.received();
     let sent = link.sender.try_send_request(request);
     tokio::pin!(sent);

@@ -147,7 +147,11 @@ async fn send_during(
 ) -> Result<(), ProxyError> {
     while !upload.is_over() && !out.is_empty() {
         match client.try_send(out) {
-            Ok(0) => upload.step_or_sendable(client).await.map_err(ProxyError::BodyError)?,
+            Ok(0) => {
+                upload.step_or_sendable(client).await.map_err(ProxyError::BodyError)?;
+                // A server that waits for its client to read takes nothing meanwhile.
+                upload.restart_timeout();
+            }
             Ok(count) => out.advance(count),
             Err(_) => return Err(ProxyError::ClientLeft),
         }

@@ -63,7 +63,9 @@ const PROXY_PENDING_RESETS: usize = 1024;
 /// limit the resets that wait to be written otherwise (RUSTSEC-2024-0003).
 const ERROR_RESETS: usize = 256;
 /// The same for a trusted proxy, whose connection gets GOAWAY before
-/// ([`StreamAccounts::has_failed_often`]). h2 holds less than a kilobyte for each.
+/// ([`StreamAccounts::has_failed_often`]). h2 holds less than a kilobyte for each. It remembers as
+/// many for a second, since each frame of a body counts as an error on a stream that it has
+/// forgotten.
 const PROXY_ERROR_RESETS: usize = 2 * 1024;
 /// Why a flood closes a connection.
 const FLOOD: &str = "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)";
@@ -91,6 +93,9 @@ fn builder(limits: &Limits, accounts: &StreamAccounts) -> server::Builder {
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(resets)
         .max_local_error_reset_streams(Some(errors));
+    if accounts.is_of_proxy() {
+        builder.max_concurrent_reset_streams(errors);
+    }
     builder
 }
 

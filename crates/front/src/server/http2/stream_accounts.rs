@@ -13,9 +13,15 @@ use crate::server::http2::trailers::Trailers;
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
 /// Bytes that all requests of a client's connection may hold before one more begins; one is always
-/// allowed. Those of a trusted proxy's, of many clients, `request_memory` limits alone: a proxy
-/// opens another connection for many streams, and not for large ones.
+/// allowed.
 const REQUESTS_BYTES: usize = 4 * 1024 * 1024;
+/// `request_memory` divided by the part that those of a trusted proxy's connection may hold, of
+/// many clients, where it is more than [`REQUESTS_BYTES`]: a proxy opens another connection for
+/// many streams, and not for large ones.
+const PROXY_REQUESTS_PARTS: usize = 4;
+/// `request_memory` divided by the part that the window of a trusted proxy's connection may hold,
+/// whether the bodies come or not. It leaves the other connections most of the memory for bodies.
+const PROXY_WINDOW_PARTS: usize = 8;
 /// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of trailers, as received, for all requests of a connection whose bodies are not over.
@@ -135,9 +141,15 @@ impl StreamAccounts {
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(memory, bytes);
-        let is_full = before > 0 && before + bytes > REQUESTS_BYTES;
-        let why = if is_full && !self.is_of_proxy() {
-            "its connection's requests would exceed 4 MiB"
+        let (most, full) = match self.peer {
+            PeerKind::Client => (REQUESTS_BYTES, "its connection's requests would exceed 4 MiB"),
+            PeerKind::TrustedProxy => (
+                memory.part(PROXY_REQUESTS_PARTS).max(REQUESTS_BYTES),
+                "its connection's requests would exceed a quarter of `request_memory`",
+            ),
+        };
+        let why = if before > 0 && before + bytes > most {
+            full
         } else if let Err(why) = room {
             why
         } else {
@@ -185,7 +197,8 @@ impl StreamAccounts {
     /// are read. Only a trusted proxy's window grows: the unread bodies of one client would stop
     /// those of all others. False where it does not: the body shares it with others.
     pub fn grow_window(&self, memory: &RequestMemory, bytes: usize) -> bool {
-        if !self.is_of_proxy() {
+        let window = self.window_bytes() + bytes;
+        if !self.is_of_proxy() || window > memory.part(PROXY_WINDOW_PARTS) {
             return false;
         }
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
@@ -422,6 +435,9 @@ mod tests {
         };
         assert_eq!(fitting(PeerKind::TrustedProxy), STREAMS as usize);
         assert_eq!(fitting(PeerKind::Client), REQUESTS_BYTES / (2 * HEAD_BYTES + REQUEST_BYTES));
+        memory.limit(32 << 20);
+        let most = (8 << 20) / (2 * HEAD_BYTES + REQUEST_BYTES);
+        assert_eq!(fitting(PeerKind::TrustedProxy), most, "a quarter is for a connection");
         memory.limit(4 << 20);
         assert!(fitting(PeerKind::TrustedProxy) < 40, "`request_memory` is its limit");
     }
@@ -467,8 +483,19 @@ mod tests {
         let accounts = StreamAccounts::new(None, PeerKind::TrustedProxy);
         let grow = || accounts.grow_window(&memory, WINDOW_BYTES);
         let windows = std::iter::repeat_with(grow).take_while(|grows| *grows).count();
-        assert_eq!(windows, (8 << 20) / WINDOW_BYTES, "half is for bodies");
+        assert_eq!(windows, (2 << 20) / WINDOW_BYTES, "an eighth is for a connection");
         assert_eq!(accounts.window_bytes(), windows * WINDOW_BYTES);
+        let others: Vec<_> =
+            (0..9).map(|_| StreamAccounts::new(None, PeerKind::TrustedProxy)).collect();
+        let count = |accounts: &StreamAccounts| {
+            let grow = || accounts.grow_window(&memory, WINDOW_BYTES);
+            std::iter::repeat_with(grow).take_while(|grows| *grows).count()
+        };
+        let all = windows + others.iter().map(count).sum::<usize>();
+        let own = others.len() + 1;
+        assert!(all * WINDOW_BYTES <= (8 << 20) + own * 96 * 1024, "half is for bodies");
+        assert!(all >= 4 * windows, "{all}");
+        others.iter().for_each(|accounts| accounts.close(&memory));
         (0..windows).for_each(|_| accounts.shrink_window(&memory, WINDOW_BYTES));
         assert_eq!((accounts.window_bytes(), memory.common_bytes()), (0, 0));
         let client = StreamAccounts::new(None, PeerKind::Client);
