@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use maitred_tests::outside::{succeeded, text};
 use maitred_tests::server::{Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode};
-use maitred_tests::tls::{Authority, Certificate, ECDSA, RSA, served, shown, site};
+use maitred_tests::tls::{Authority, Certificate, ECDSA, RSA, s_client, served, shown, site};
 use maitred_tests::{Target, ports, wait};
 
 #[test]
@@ -387,5 +387,33 @@ fn a_certificate_file_of_a_tenant_is_shown_for_no_host_of_others() {
     assert_eq!(hosts.map(name), ["forged", "b", "wild", "d"]);
     let warning = "site.pem: the certificate is not used for b.example, shop.c.example, d.example";
     assert!(server.log_text().contains(warning), "{}", server.log_text());
+    server.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_read_closes_no_host_with_a_stored_certificate() {
+    let (authority, acme) = (Authority::default(), public_folder());
+    let lost = authority.issue("lost", &["lost.example"]);
+    let hidden = lost.cert.with_extension("hidden");
+    fs::rename(&lost.cert, &hidden).unwrap();
+    let by_acme = authority.issue("shop", &["shop.example"]);
+    let setting = stored(acme.path(), "shop.example", &authority, &by_acme);
+    let lines = [format!("certificates = [{}]", lost.toml()), setting];
+    let (root, address) = (site(), ports::free_address());
+    let server = Setup::new(root.path())
+        .hosts(&["shop.example", "lost.example"])
+        .tls(address, &lines)
+        .start();
+    assert_eq!(shown(&authority, address, &["-servername", "shop.example"]), "shop");
+    let said = s_client(&authority, address, &["-servername", "lost.example"]);
+    assert!(said.contains("no peer certificate available"), "{said}");
+    fs::rename(&hidden, &lost.cert).unwrap();
+    assert!(server.reload().contains("reloaded"));
+    assert_eq!(shown(&authority, address, &["-servername", "lost.example"]), "lost");
+    // Without any stored certificate, it starts all the same.
+    fs::rename(&lost.cert, &hidden).unwrap();
+    let server = server.restart(|_| fs::remove_dir_all(acme.path()).unwrap());
+    let said = s_client(&authority, address, &["-servername", "shop.example"]);
+    assert!(said.contains("no peer certificate available"), "{said}");
     server.stop();
 }
