@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::outside::{succeeded, text};
-use maitred_tests::server::Setup;
-use maitred_tests::tls::{Authority, Certificate, ECDSA, RSA, served, shown, site};
-use maitred_tests::{ports, wait};
+use maitred_tests::server::{Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode};
+use maitred_tests::tls::{Authority, Certificate, ECDSA, RSA, s_client, served, shown, site};
+use maitred_tests::{Target, ports, wait};
 
 #[test]
 fn each_host_is_shown_its_certificate_of_a_kind_that_the_client_understands() {
@@ -329,4 +329,91 @@ fn changed_files_are_noticed_while_the_server_runs_and_rubbish_is_said_once() {
     let lines = bad.server.log().since(mark);
     let errors = lines.iter().filter(|line| line.contains("ERROR") && line.contains(said));
     assert_eq!(errors.count(), 1);
+}
+
+/// The setting of an authority that nothing reaches, with the stored certificate of a host.
+fn stored(folder: &Path, host: &str, authority: &Authority, certificate: &Certificate) -> String {
+    let of_authority = folder.join("127.0.0.1-1-directory");
+    fs::create_dir_all(&of_authority).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let both = format!("{}{}", read(&certificate.key), read(&certificate.cert));
+    let file = of_authority.join(format!("{host}.pem"));
+    fs::write(&file, both).unwrap();
+    set_mode(&file, 0o600);
+    format!(
+        "acme = {{ terms_agreed = true, directory = \"https://127.0.0.1:1/directory\", \
+         ca = {:?}, folder = {folder:?} }}",
+        authority.ca()
+    )
+}
+
+#[test]
+fn a_certificate_file_of_a_tenant_is_shown_for_no_host_of_others() {
+    if !is_root() {
+        return;
+    }
+    let (authority, acme, tenant) = (Authority::default(), public_folder(), public_folder());
+    let issued = authority.issue("a", &["a.example"]);
+    let own =
+        Certificate { cert: tenant.path().join("site.pem"), key: tenant.path().join("site.key") };
+    give_to_web_user(tenant.path());
+    issued.replace(&own);
+    let file = authority.issue("b", &["b.example"]);
+    let wild = authority.issue("wild", &["*.c.example"]);
+    let by_acme = authority.issue("d", &["d.example"]);
+    let lines = [
+        format!("certificates = [{}, {}, {}]", own.toml(), file.toml(), wild.toml()),
+        stored(acme.path(), "d.example", &authority, &by_acme),
+    ];
+    let (root, address) = (site(), ports::free_address());
+    let other = format!(
+        "[pools.other]\nuser = \"nobody\"\npm = \"static\"\nmax_children = 1\n\
+         [[sites]]\nroot = {:?}\npool = \"other\"\n\
+         hosts = [\"b.example\", \"*.c.example\", \"d.example\"]",
+        root.path()
+    );
+    let server = Setup::new(root.path())
+        .pool(&format!("user = {WEB_USER:?}"))
+        .hosts(&["a.example"])
+        .site(&other)
+        .tls(address, &lines)
+        .start();
+    let name = |host: &str| shown(&authority, address, &["-servername", host]);
+    let hosts = ["a.example", "b.example", "shop.c.example", "d.example"];
+    assert_eq!(hosts.map(name), ["a", "b", "wild", "d"]);
+    authority.issue("forged", &hosts).replace(&own);
+    let said = server.reload();
+    assert!(said.contains("reloaded"), "{said}");
+    assert_eq!(hosts.map(name), ["forged", "b", "wild", "d"]);
+    let warning = "site.pem: the certificate is not used for b.example, shop.c.example, d.example";
+    assert!(server.log_text().contains(warning), "{}", server.log_text());
+    server.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_read_closes_no_host_with_a_stored_certificate() {
+    let (authority, acme) = (Authority::default(), public_folder());
+    let lost = authority.issue("lost", &["lost.example"]);
+    let hidden = lost.cert.with_extension("hidden");
+    fs::rename(&lost.cert, &hidden).unwrap();
+    let by_acme = authority.issue("shop", &["shop.example"]);
+    let setting = stored(acme.path(), "shop.example", &authority, &by_acme);
+    let lines = [format!("certificates = [{}]", lost.toml()), setting];
+    let (root, address) = (site(), ports::free_address());
+    let server = Setup::new(root.path())
+        .hosts(&["shop.example", "lost.example"])
+        .tls(address, &lines)
+        .start();
+    assert_eq!(shown(&authority, address, &["-servername", "shop.example"]), "shop");
+    let said = s_client(&authority, address, &["-servername", "lost.example"]);
+    assert!(said.contains("no peer certificate available"), "{said}");
+    fs::rename(&hidden, &lost.cert).unwrap();
+    assert!(server.reload().contains("reloaded"));
+    assert_eq!(shown(&authority, address, &["-servername", "lost.example"]), "lost");
+    // Without any stored certificate, it starts all the same.
+    fs::rename(&lost.cert, &hidden).unwrap();
+    let server = server.restart(|_| fs::remove_dir_all(acme.path()).unwrap());
+    let said = s_client(&authority, address, &["-servername", "shop.example"]);
+    assert!(said.contains("no peer certificate available"), "{said}");
+    server.stop();
 }

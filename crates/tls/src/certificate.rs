@@ -30,7 +30,7 @@ pub struct Validity {
 pub struct Certified {
     /// The chain and the key.
     pub key: Arc<CertifiedKey>,
-    /// Its host names, in lower case: exact ones and those with `*.`.
+    /// The host names that it is used for, in lower case: exact ones and those with `*.`.
     pub names: Vec<String>,
     /// Its validity.
     pub valid: Validity,
@@ -58,7 +58,7 @@ impl Certified {
             from: moment(validity.not_before.timestamp()),
             until: moment(validity.not_after.timestamp()),
         };
-        let names = names(own);
+        let names = pair.names.clone().unwrap_or_else(|| names(own));
         let chain = chain.iter().map(|(der, _)| der.clone()).collect();
         Ok(Certified { key: Arc::new(CertifiedKey::new(chain, key)), names, valid })
     }

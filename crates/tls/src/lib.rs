@@ -25,6 +25,6 @@ pub use local_authority::{
     AUTHORITY_NAME, CERTIFICATE_AGE, KeyAndCertificate, LocalAuthority, permits,
 };
 pub use material::{Clients, Material, Pair, PemFile};
-pub use server::{Server, check, examine, expiries};
+pub use server::{Server, examine, expiries, host_names};
 pub use shared_key::{MAX_KEY_BYTES, SharedKey, peer_key};
 pub use tickets::Secret;

@@ -187,7 +187,7 @@ mod tests {
 
     fn pair(made: &KeyAndCertificate) -> Pair {
         let file = |name: &str, text: &str| PemFile::new(PathBuf::from(name), text.as_bytes());
-        Pair { cert: file("ca.pem", &made.certificate), key: file("ca.key", &made.key) }
+        Pair::new(file("ca.pem", &made.certificate), file("ca.key", &made.key))
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let fault = LocalAuthority::read(&made, now).err().unwrap().to_string();
         assert_eq!(fault, "ca.pem: the certificate has expired today; renew it");
         let other = pair(&LocalAuthority::create(now).unwrap());
-        let mixed = Pair { cert: made.cert, key: other.key };
+        let mixed = Pair::new(made.cert, other.key);
         let fault = LocalAuthority::read(&mixed, now).err().unwrap().to_string();
         assert!(fault.contains("does not belong to the key"), "{fault}");
     }

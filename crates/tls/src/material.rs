@@ -60,6 +60,16 @@ pub struct Pair {
     pub cert: PemFile,
     /// Its private key.
     pub key: PemFile,
+    /// The names that it is used for; none: all of the certificate's.
+    #[serde(default)]
+    pub names: Option<Vec<String>>,
+}
+
+impl Pair {
+    /// A pair that is used for all of the certificate's names.
+    pub fn new(cert: PemFile, key: PemFile) -> Pair {
+        Pair { cert, key, names: None }
+    }
 }
 
 /// The CAs of client certificates.

@@ -117,12 +117,12 @@ pub fn expiries(material: &Material) -> Vec<(Vec<String>, SystemTime)> {
     all.map(|one| (one.names, one.valid.until)).collect()
 }
 
-/// Whether the certificate and its key can be used.
+/// The host names that a certificate is used for, if it and its key can be used.
 ///
 /// # Errors
 /// A fault of either.
-pub fn check(pair: &Pair) -> Result<(), Fault> {
-    Certified::read(pair, &crypto()).map(drop)
+pub fn host_names(pair: &Pair) -> Result<Vec<String>, Fault> {
+    Certified::read(pair, &crypto()).map(|certified| certified.names)
 }
 
 /// The validity of a host's certificate by an authority. It has no other names: it would be used
@@ -208,7 +208,7 @@ mod tests {
         let [cert, key] = issue(authority, "localhost");
         let ca = || file("ca.pem", &authority.pem());
         let material = Material {
-            certificates: vec![Pair { cert: file("cert", &cert), key: file("key", &key) }],
+            certificates: vec![Pair::new(file("cert", &cert), file("key", &key))],
             awaited: Vec::new(),
             closed: Vec::new(),
             min_version: TlsVersion::V12,
@@ -241,7 +241,7 @@ mod tests {
         let authority = authority();
         let examined = |hosts: &[&str]| {
             let [cert, key] = issue_for(&authority, hosts);
-            let pair = Pair { cert: file("cert", &cert), key: file("key", &key) };
+            let pair = Pair::new(file("cert", &cert), file("key", &key));
             examine(&pair, "a.com").map_err(|fault| fault.sentence)
         };
         assert!(examined(&["a.com"]).is_ok() && examined(&["A.com"]).is_ok());

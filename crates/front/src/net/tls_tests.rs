@@ -17,7 +17,7 @@ fn configurations() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let authority = LocalAuthority::create(now).unwrap();
     let root = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap();
     let file = |text: &str| PemFile::new("authority.pem".into(), text.as_bytes());
-    let pair = Pair { cert: file(&authority.certificate), key: file(&authority.key) };
+    let pair = Pair::new(file(&authority.certificate), file(&authority.key));
     let own = LocalAuthority::read(&pair, now).unwrap().issue(&[], now).unwrap();
     let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();

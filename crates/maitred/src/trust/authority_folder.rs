@@ -74,7 +74,7 @@ impl AuthorityFolder {
             return Ok(None);
         }
         let (cert, key) = (self.certificate(), self.0.join(KEY));
-        let pair = Pair { cert: read_file(&cert)?, key: read_file(&key)? };
+        let pair = Pair::new(read_file(&cert)?, read_file(&key)?);
         let mode = fs::metadata(&key).map_err(|why| unreadable(&key, &why))?.permissions().mode();
         if mode & OF_OTHERS != 0 {
             let key = key.display();

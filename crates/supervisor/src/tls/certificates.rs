@@ -22,6 +22,7 @@ use crate::peer::Peer;
 use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
+use crate::tls::file_owners;
 
 /// Largest file, in bytes: all roots of browsers are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -297,6 +298,7 @@ fn read(
     let mut faults = Vec::new();
     let mut material = settings(tls, tickets).map_err(refused)?;
     material.certificates = pairs(tls, before, &mut faults);
+    let notes = file_owners::bind(&mut material.certificates, config);
     let mut server = Server::new(&material, &[]).map_err(refused)?;
     if faults.iter().any(|fault| matches!(fault.loss, Loss::Tls(_))) {
         let hosts = config.sites.iter().flat_map(|site| &site.hosts).map(ToString::to_string);
@@ -306,6 +308,7 @@ fn read(
     if let Some(acme) = &tls.acme {
         found = hosts::add_kept(config, acme, &server, &mut material)?;
     }
+    found.notes.extend(notes);
     if !material.closed.is_empty() || !found.wanted.is_empty() {
         server = Server::new(&material, &[]).map_err(refused)?;
     }
@@ -340,8 +343,8 @@ fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) 
 fn usable(files: &CertificateFiles) -> Result<Pair, Vec<Fault>> {
     match (read_file(&files.cert), read_file(&files.key)) {
         (Ok(cert), Ok(key)) => {
-            let pair = Pair { cert, key };
-            maitred_tls::check(&pair).map_err(|fault| vec![fault])?;
+            let pair = Pair::new(cert, key);
+            maitred_tls::host_names(&pair).map_err(|fault| vec![fault])?;
             Ok(pair)
         }
         (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),

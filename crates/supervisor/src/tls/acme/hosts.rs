@@ -41,9 +41,10 @@ pub fn add_kept(
     }
     let store = Store::of(acme);
     for name in acme.names(config) {
-        if server.covers(name) || material.closed.iter().any(|closed| closed == name) {
+        if server.covers(name) {
             continue;
         }
+        let is_closed = material.closed.iter().any(|closed| closed == name);
         let mut valid = None;
         match store.load(name).and_then(|pair| {
             let examined = pair.map(|pair| Ok((examine(&pair, name)?, pair)));
@@ -52,7 +53,10 @@ pub fn add_kept(
             Ok(Some((validity, pair))) => {
                 valid = Some(validity);
                 material.certificates.push(pair);
+                // The file that cannot be used has covered other hosts.
+                material.closed.retain(|closed| closed != name);
             }
+            _ if is_closed => continue,
             Ok(None) => material.awaited.push(name.to_owned()),
             Err(fault) => {
                 material.awaited.push(name.to_owned());
@@ -62,7 +66,8 @@ pub fn add_kept(
         }
         found.wanted.push(AcmeHost { name: name.to_owned(), valid });
     }
-    if material.certificates.is_empty() && found.wanted.is_empty() {
+    let is_empty = material.certificates.is_empty() && material.closed.is_empty();
+    if is_empty && found.wanted.is_empty() {
         let sentence = "`acme` has no host to get a certificate for: no site names one that it can \
                         be asked for; add `hosts` to a site";
         let notes = found.notes.iter().map(|note| format!("; {note}"));

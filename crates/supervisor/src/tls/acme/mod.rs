@@ -397,7 +397,7 @@ impl AcmeManager {
         let path = order.store.file(&order.name);
         let both = format!("{}{chain}", order.key.0);
         let file = PemFile::new(path, both.as_bytes());
-        let pair = Pair { cert: file.clone(), key: file };
+        let pair = Pair::new(file.clone(), file);
         let valid = match examine(&pair, &order.name) {
             Ok(valid) if valid.until > SystemTime::now() => valid,
             Ok(_) => {

@@ -486,7 +486,7 @@ fn is_plain_name(name: &str) -> bool {
 /// Key and chain in one text.
 fn pair_of(store: &Store, host: &str, text: &str) -> Pair {
     let file = PemFile::new(store.file(host), text.as_bytes());
-    Pair { cert: file.clone(), key: file }
+    Pair::new(file.clone(), file)
 }
 
 #[cfg(test)]

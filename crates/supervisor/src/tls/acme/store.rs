@@ -67,7 +67,7 @@ impl Store {
             _ => {}
         }
         let both = read_file(&path)?;
-        Ok(Some(Pair { cert: both.clone(), key: both }))
+        Ok(Some(Pair::new(both.clone(), both)))
     }
 
     /// Stores a host's key and chain.
