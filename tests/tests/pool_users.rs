@@ -12,7 +12,7 @@ use maitred_tests::installed::{installed, replace};
 use maitred_tests::jobs;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{
-    Server, Setup, WEB_USER, document_root, is_root, user_ids, write_file,
+    Server, Setup, WEB_USER, document_root, is_root, public_folder, set_mode, user_ids, write_file,
 };
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -234,6 +234,37 @@ fn an_upgrade_leaves_a_pool_its_user_while_that_cannot_be_looked_up() {
     server.signal(Signal::USR2);
     server.expect_log(0, "upgraded to maitred");
     assert_eq!(ask(&server), before, "{}", server.log_text());
+    server.stop();
+}
+
+/// A folder of root's that the group of `tenant` may write to.
+fn folder_of_its_group() -> TempDir {
+    let folder = public_folder();
+    chown(folder.path(), None, Some(UserList::IDS.1)).expect("root gives it away");
+    set_mode(folder.path(), 0o775);
+    folder
+}
+
+#[test]
+fn an_upgrade_while_a_user_cannot_be_looked_up_trusts_no_log_in_a_folder_of_its_groups() {
+    if skips() {
+        return;
+    }
+    let (main, root, list) = (tenant("main"), tenant("shop"), UserList::new());
+    let folder = folder_of_its_group();
+    let [log, roots] = ["access.log", "roots"].map(|name| folder.path().join(name));
+    let setup = with_shop(&main, &root, &of_user("tenant", "pm = \"static\""));
+    let server = list.start(setup.top(&format!("access_log = {log:?}")));
+    list.write("files hesiod", None);
+    server.signal(Signal::USR2);
+    server.expect_log(0, "upgraded to maitred");
+    // A tenant can move a file of root's there from another such folder.
+    fs::write(&roots, "").expect("it can be written");
+    fs::rename(&log, folder.path().join("access.log.1")).expect("a log can be renamed");
+    fs::hard_link(&roots, &log).expect("a link can be made");
+    let mark = server.log().mark();
+    server.signal(Signal::USR1);
+    server.expect_log(mark, "cannot be opened again");
     server.stop();
 }
 

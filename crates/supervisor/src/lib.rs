@@ -180,6 +180,9 @@ fn take_over(
     let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
+    if let Some(groups) = state.untrusted_groups.clone() {
+        groups.apply();
+    }
     identity::distrust_groups(&config);
     // A missing PHP version is reported when it is needed: running pools continue.
     let (programs, lacking) = Programs::find(&config);

@@ -1,7 +1,7 @@
 //! Notifications of systemd (sd_notify(3)): that the server serves, reloads or stops, its
 //! statistics, and that it is alive. Without `NOTIFY_SOCKET`, nothing is sent, and nothing is due.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -44,7 +44,8 @@ const READY: &str = "Ready to handle connections";
 /// What was sent to systemd, and when more is due.
 #[derive(Debug)]
 pub struct Systemd {
-    listens: bool,
+    /// systemd's socket, if it listens.
+    socket: Option<OsString>,
     /// Log lines are php-fpm's.
     speaks: bool,
     /// Interval of the statistics; zero is never.
@@ -59,6 +60,9 @@ pub struct SystemdState {
     state: ServiceState,
     /// When the next notification is due.
     next: Option<Moment>,
+    /// When the notification of the state, which found no space, is sent again.
+    #[serde(default)]
+    resend: Option<Moment>,
     /// Requests at the last report.
     requests: u64,
 }
@@ -109,7 +113,7 @@ impl Systemd {
         let watchdog = std::env::var(WATCHDOG).ok();
         let (interval, has_watchdog) = interval(watchdog.as_deref(), configured);
         Systemd {
-            listens: std::env::var_os(SOCKET).is_some(),
+            socket: std::env::var_os(SOCKET),
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
@@ -129,9 +133,14 @@ impl Systemd {
         self.notified.next = self.after(now).map(|last| last.min(next));
     }
 
-    /// When the next notification is due. The watchdog continues during a reload, but not when the
-    /// server ends.
+    /// When the next notification is due.
     pub fn deadline(&self) -> Option<Moment> {
+        self.report_at().into_iter().chain(self.notified.resend).min()
+    }
+
+    /// When the next statistics are due. The watchdog continues during a reload, but not when the
+    /// server ends.
+    fn report_at(&self) -> Option<Moment> {
         match self.notified.state {
             ServiceState::Serving | ServiceState::Reloading => self.notified.next,
             ServiceState::Starting | ServiceState::Stopping => None,
@@ -140,7 +149,7 @@ impl Systemd {
 
     /// When the next notification is due after one at `now`; none: never.
     fn after(&self, now: Moment) -> Option<Moment> {
-        (self.listens && !self.interval.is_zero()).then(|| now + self.interval)
+        (self.socket.is_some() && !self.interval.is_zero()).then(|| now + self.interval)
     }
 
     /// Another configuration is in use.
@@ -153,38 +162,63 @@ impl Systemd {
     }
 
     /// A reload starts. Whatever its outcome, [`Systemd::keep`] reports when it is over.
-    pub fn reloads(&mut self) {
+    pub fn reloads(&mut self, now: Moment) {
         if matches!(self.notified.state, ServiceState::Serving | ServiceState::Reloading) {
             self.notified.state = ServiceState::Reloading;
-            // systemd needs the start time, to distinguish this reload from an earlier one.
-            match NotifyState::monotonic_usec_now() {
-                Ok(since) => {
-                    let _ = self.notify(&[NotifyState::Reloading, since]);
-                }
-                Err(why) => debug!("the time is not known: {why}"),
-            }
+            self.send_state(now);
         }
     }
 
     /// Notifies systemd of what has changed while the server serves, and of the statistics if that
     /// is due. `is_settled`: neither a reload nor an upgrade is going on.
     pub fn keep(&mut self, is_settled: bool, stats: impl FnOnce() -> ServerStats, now: Moment) {
+        self.resend(now);
+        // systemd waits for a reload's start before its end.
+        let is_reload_known = self.notified.resend.is_none();
         match self.notified.state {
             ServiceState::Starting => self.serves(now),
-            ServiceState::Reloading if is_settled => self.serves(now),
+            ServiceState::Reloading if is_settled && is_reload_known => self.serves(now),
             ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
         }
-        if self.deadline().is_some_and(|due| due <= now) {
+        if self.report_at().is_some_and(|due| due <= now) {
             self.report(&stats(), now);
         }
     }
 
     /// The server ends.
-    pub fn stops(&mut self) {
+    pub fn stops(&mut self, now: Moment) {
         if self.notified.state != ServiceState::Stopping {
             self.notified.state = ServiceState::Stopping;
-            let _ = self.notify(&[NotifyState::Stopping]);
+            self.send_state(now);
         }
+    }
+
+    /// Sends the notification of the state again, if it found no space and that is due.
+    pub fn resend(&mut self, now: Moment) {
+        if self.notified.resend.is_some_and(|due| due <= now) {
+            self.send_state(now);
+        }
+    }
+
+    /// Notifies systemd of the state, now or, where there is no space, later.
+    fn send_state(&mut self, now: Moment) {
+        let is_sent = match self.notified.state {
+            ServiceState::Starting => true,
+            ServiceState::Serving => {
+                let pid = NotifyState::MainPid(std::process::id());
+                self.notify(&[NotifyState::Ready, NotifyState::Status(READY), pid])
+            }
+            // systemd needs the time, to distinguish this reload from an earlier one.
+            ServiceState::Reloading => match NotifyState::monotonic_usec_now() {
+                Ok(since) => self.notify(&[NotifyState::Reloading, since]),
+                Err(why) => {
+                    debug!("the time is not known: {why}");
+                    true
+                }
+            },
+            ServiceState::Stopping => self.notify(&[NotifyState::Stopping]),
+        };
+        self.notified.resend = (!is_sent).then(|| now + RETRY_AFTER);
     }
 
     /// The server serves, for the first time or after a reload, which does not delay what is due.
@@ -192,11 +226,7 @@ impl Systemd {
         let first = self.notified.state == ServiceState::Starting;
         self.notified.state = ServiceState::Serving;
         self.notified.next = self.notified.next.or_else(|| self.after(now));
-        let pid = NotifyState::MainPid(std::process::id());
-        if !self.notify(&[NotifyState::Ready, NotifyState::Status(READY), pid]) {
-            // The statistics say so as well.
-            self.notified.next = Some(now + RETRY_AFTER);
-        }
+        self.send_state(now);
         if !first || !self.speaks {
             return;
         }
@@ -229,10 +259,10 @@ impl Systemd {
 
     /// False if there was no space.
     fn notify(&self, notified: &[NotifyState<'_>]) -> bool {
-        let Some(socket) = std::env::var_os(SOCKET).filter(|_| self.listens) else {
+        let Some(socket) = &self.socket else {
             return true;
         };
-        let sent = send(&socket, notified);
+        let sent = send(socket, notified);
         if let Err(why) = &sent {
             debug!("systemd was not notified {notified:?}: {why}");
         }
@@ -294,7 +324,8 @@ mod tests {
 
     fn listened() -> Systemd {
         Systemd {
-            listens: true,
+            // Nothing listens at this name.
+            socket: Some("@maitred-no-systemd".into()),
             speaks: false,
             interval: TEN,
             has_watchdog: true,
@@ -330,20 +361,61 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_finds_no_space_in_systemds_queue_is_sent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let reader = UnixDatagram::bind(&path).unwrap();
+        reader.set_nonblocking(true).unwrap();
+        let steps: [(fn(&mut Systemd), &str); 3] = [
+            (|systemd| systemd.serves(TEN), "READY=1\n"),
+            (|systemd| systemd.reloads(TEN), "RELOADING=1\n"),
+            (|systemd| systemd.stops(TEN), "STOPPING=1\n"),
+        ];
+        let mut systemd = Systemd { interval: Duration::ZERO, ..listened() };
+        systemd.socket = Some(path.clone().into_os_string());
+        for (step, expected) in steps {
+            while send(path.as_os_str(), &[NotifyState::Status("other")]).is_ok() {}
+            step(&mut systemd);
+            let due = TEN + RETRY_AFTER;
+            assert_eq!(systemd.deadline(), Some(due), "{expected}");
+            let mut bytes = [0; 256];
+            while reader.recv(&mut bytes).is_ok() {}
+            systemd.resend(TEN);
+            assert_eq!(systemd.deadline(), Some(due), "it is not due");
+            systemd.resend(due);
+            let length = reader.recv(&mut bytes).unwrap();
+            let sent = String::from_utf8_lossy(&bytes[..length]);
+            assert!(sent.starts_with(expected), "{sent}");
+            assert_eq!(systemd.deadline(), None);
+        }
+    }
+
+    #[test]
+    fn a_reload_that_was_not_sent_ends_for_systemd_after_it_has_begun() {
+        let mut systemd = listened();
+        systemd.reloads(TEN);
+        systemd.notified.resend = Some(TEN + RETRY_AFTER);
+        systemd.keep(true, ServerStats::default, TEN);
+        assert_eq!(systemd.notified.state, ServiceState::Reloading);
+        systemd.keep(true, ServerStats::default, TEN + RETRY_AFTER);
+        assert_eq!(systemd.notified.state, ServiceState::Serving);
+    }
+
+    #[test]
     fn no_reload_puts_off_what_is_due() {
         let mut systemd = listened();
         systemd.notified.state = ServiceState::Starting;
         assert_eq!(systemd.deadline(), None);
         systemd.serves(TEN);
         for second in 11..19 {
-            systemd.reloads();
+            systemd.reloads(TEN);
             assert_eq!(systemd.deadline(), Some(TEN * 2), "a watchdog waits");
             systemd.serves(Duration::from_secs(second));
         }
         assert_eq!(systemd.deadline(), Some(TEN * 2));
         systemd.report(&ServerStats::default(), TEN * 2);
         assert_eq!(systemd.deadline(), Some(TEN * 3));
-        systemd.stops();
+        systemd.stops(TEN);
         assert_eq!(systemd.deadline(), None);
     }
 
@@ -351,7 +423,7 @@ mod tests {
     fn who_takes_over_goes_on_where_the_program_before_was() {
         let mut before = listened();
         before.serves(TEN);
-        before.reloads();
+        before.reloads(TEN);
         let notified = serde_json::to_string(&before.notified()).unwrap();
         let mut after = listened();
         after.go_on(serde_json::from_str(&notified).unwrap(), Duration::from_secs(12));

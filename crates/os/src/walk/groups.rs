@@ -27,7 +27,8 @@ impl Untrusted {
         UNTRUSTED.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes them those of this process: another process of the server knows its users.
+    /// Makes them those of this process: another process of the server, or the program before an
+    /// upgrade, knows its users.
     pub fn apply(self) {
         *UNTRUSTED.write().unwrap_or_else(PoisonError::into_inner) = self;
     }

@@ -48,6 +48,9 @@ const LOOKED_FOR: Duration = Duration::from_secs(2);
 /// Most scripts whose processes are looked for at a time; others keep theirs.
 const SCRIPTS_MOST: usize = 1024;
 
+/// Most of a user's, where others have reached that limit: slow rounds keep it reached for long.
+const SCRIPTS_OF_USER: usize = 64;
+
 /// The field of `/proc/PID/stat` with the process group (proc(5)).
 const GROUP_FIELD: usize = 5;
 
@@ -203,7 +206,7 @@ impl ScriptChildren {
     /// command or a schedule.
     pub fn end_those_of(&mut self, script: EndedScript, pool: Option<&str>, now: Moment) {
         // The usual case: no process is left in the group.
-        if self.searches.len() < SCRIPTS_MOST && RunningSystem.has_members(script.worker) {
+        if self.has_room(script.uid) && RunningSystem.has_members(script.worker) {
             self.searches.push(ChildSearch {
                 script,
                 pool: pool.map(str::to_owned),
@@ -214,6 +217,12 @@ impl ScriptChildren {
                 killed: 0,
             });
         }
+    }
+
+    /// Whether the processes of another script of this user may be looked for.
+    fn has_room(&self, uid: u32) -> bool {
+        let its = self.searches.iter().filter(|search| search.script.uid == uid);
+        self.searches.len() < SCRIPTS_MOST || its.count() < SCRIPTS_OF_USER
     }
 
     /// A child of ours was reaped: its number may become another process.

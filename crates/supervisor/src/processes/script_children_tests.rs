@@ -210,6 +210,19 @@ fn a_user_with_orphans_without_end_leaves_the_searches_of_another_their_looks() 
 }
 
 #[test]
+fn a_user_with_all_searches_leaves_some_to_another() {
+    let most = i32::try_from(SCRIPTS_MOST).unwrap();
+    let mut children = searching(1..most);
+    assert!(children.has_room(0));
+    children.searches.extend(searching([most]).searches);
+    assert!(!children.has_room(0) && children.has_room(1));
+    let mut of_other = searching(1..=i32::try_from(SCRIPTS_OF_USER).unwrap()).searches;
+    of_other.iter_mut().for_each(|search| search.script.uid = 1);
+    children.searches.extend(of_other);
+    assert!(!children.has_room(1) && children.has_room(2));
+}
+
+#[test]
 fn a_search_ends_with_its_time_and_where_a_new_worker_has_the_number() {
     let system = WrittenTree::of([(1, 70), (2, 80)]);
     let mut children = searching([70, 80]);

@@ -3,6 +3,7 @@
 
 use maitred_control::WorkerId;
 use maitred_os::fork::Ended;
+use maitred_os::signals;
 
 use super::Supervisor;
 use crate::jobs::{Jobs, UnitNumber};
@@ -44,7 +45,12 @@ pub(super) fn is_held(id: PoolId, pid: i32, held: &[ChildEnd]) -> bool {
 
 /// The generations whose zygotes have announced a process that was reaped, and that no generation
 /// had. The seat of a process with the same number, whose end is `held`, still has that number.
+/// Where a process has the number again, that is the announced one, and runs: a tenant can end an
+/// orphan just before the number is a worker's of another pool.
 fn announcers(pools: &Pools, pid: i32, held: &[ChildEnd]) -> Vec<PidOwner> {
+    if signals::pidfd(pid).is_ok() {
+        return Vec::new();
+    }
     let mut owners = pools.owners_of(pid);
     owners.retain(|owner| owner.claim == PidClaim::Announced && !is_held(owner.id, pid, held));
     owners
@@ -183,7 +189,6 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use maitred_os::fork::HowEnded;
-    use maitred_os::signals;
 
     use super::*;
     use crate::jobs;
@@ -191,6 +196,13 @@ mod tests {
 
     fn own_pid() -> i32 {
         i32::try_from(std::process::id()).unwrap()
+    }
+
+    /// The number of a process that has ended and was reaped.
+    fn free_pid() -> i32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        i32::try_from(child.id()).unwrap()
     }
 
     fn end_of(pid: i32) -> Ended {
@@ -216,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_process_that_no_generation_had_is_of_those_whose_zygotes_have_announced_it() {
-        let (mut pools, pid) = (pools(2), own_pid());
+        let (mut pools, pid) = (pools(2), free_pid());
         let [one, other] = pools.ids()[..] else { panic!("two") };
         assert_eq!(announcers(&pools, pid, &[]), []);
         announce(&mut pools[one], pid);
@@ -230,7 +242,21 @@ mod tests {
         assert_eq!(announcers(&pools, pid, &held(one, pid + 1)), [owner]);
         assert_eq!(announcers(&pools, pid, &held(other, pid)), [owner]);
         // Another process has the number by now.
-        pools[other].workers.insert(pid, signals::pidfd(pid).unwrap());
+        pools[other].workers.insert(pid, signals::pidfd(own_pid()).unwrap());
         assert_eq!(announcers(&pools, pid, &[]), []);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_not_that_of_an_announced_one_that_has_its_number_and_runs() {
+        let (mut jobs, mut pools, pid) =
+            (jobs::tests::with_process(own_pid()), pools(1), own_pid());
+        let id = pools.ids()[0];
+        let of_job = ChildEnd::of(end_of(pid), &mut jobs, &mut pools, Moment::ZERO);
+        let of_orphan = ChildEnd::of(end_of(pid), &mut jobs, &mut pools, Moment::ZERO);
+        announce(&mut pools[id], pid);
+        for end in [of_job, of_orphan] {
+            assert_eq!(end.owners, []);
+            assert_eq!(announcers(&pools, end.ended.pid, &[]), []);
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Supervisor {
             Ok(Request::Reload { pools }) => match self.reload(ReloadScope::Named(pools)) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", connection.pid());
-                    self.systemd.reloads();
+                    self.systemd.reloads(now);
                     return connection.wait_for_reload(ticket);
                 }
                 Err(why) => Reply::Refused { why },

@@ -47,7 +47,7 @@ impl Supervisor {
     }
 
     fn reload_changes(&mut self) {
-        self.systemd.reloads();
+        self.systemd.reloads(self.now());
         if let Err(why) = self.reload(ReloadScope::Changed) {
             log_refused(&why, &ReloadScope::Changed);
         }
@@ -91,7 +91,7 @@ impl Supervisor {
         }
         let Invocation { program, arguments, .. } = &self.plan.invocation;
         if self.fpm.announce_reload(program, arguments) {
-            self.systemd.reloads();
+            self.systemd.reloads(self.now());
         }
         if self.fpm.needs_upgrade(program) {
             // The reload follows even if this fails.

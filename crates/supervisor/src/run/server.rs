@@ -53,12 +53,12 @@ impl Supervisor {
                 self.signal_all(Signal::SIGKILL);
             }
             Some(ServerAction::PrepareStop) => {
-                self.systemd.stops();
+                self.systemd.stops(self.now());
                 self.give_up_reload(stopped);
                 self.fronts.tell_all(&ToFront::PrepareStop, &[]);
             }
             Some(ServerAction::Drain) => {
-                self.systemd.stops();
+                self.systemd.stops(self.now());
                 self.plan.close_listeners();
                 self.give_up_reload(stopped);
                 self.fronts.tell_all(&ToFront::Drain, &[]);
@@ -74,18 +74,18 @@ impl Supervisor {
                 self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::Terminate) => {
-                self.systemd.stops();
+                self.systemd.stops(self.now());
                 self.plan.close_listeners();
                 self.give_up_reload(stopped);
                 self.retire_jobs();
                 self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::AskAllToLeave) => {
-                self.systemd.stops();
+                self.systemd.stops(self.now());
                 self.signal_all(Signal::SIGTERM);
             }
             Some(ServerAction::KillAll) => {
-                self.systemd.stops();
+                self.systemd.stops(self.now());
                 self.signal_all(Signal::SIGKILL);
             }
         }
@@ -273,7 +273,7 @@ impl Supervisor {
     /// Notifies systemd.
     pub(super) fn keep_systemd(&mut self) {
         if !self.phase.is_serving() {
-            return;
+            return self.systemd.resend(self.now());
         }
         let is_settled = !self.reloader.is_going_on() && !self.upgrader.is_going_on();
         let stats = || ServerStats::of(&self.scoreboards, &self.pools);

@@ -230,8 +230,11 @@ impl Supervisor {
 
     /// Plans a pool. One that serves goes on with its user while that cannot be looked up.
     fn plan_trial(&self, pool: &Pool, config: &Config) -> Result<PoolPlan, Error> {
-        let found = identity::of_pool(pool, config);
-        let user = found.or_else(|why| self.pools.lost_user(pool).map(Some).ok_or(why))?;
+        let user = identity::of_pool(pool, config).or_else(|_| {
+            // Where users can be looked up again by now, the first error says nothing.
+            let lost = self.pools.lost_user(pool);
+            lost.map_or_else(|| identity::of_pool(pool, config), |user| Ok(Some(user)))
+        })?;
         PoolPlan::make_as(user, pool, config, &self.plan.programs, self.plan.threads)
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use maitred_config::{Address, Config, Pool, PoolUser};
 use maitred_control::{Clients, Generation, Incarnation, PhpInfo, WorkerId, ZygoteSettings};
 use maitred_os::channel::{SupervisorEnd, Taken};
+use maitred_os::walk::Untrusted;
 use maitred_os::{shared, spawn};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,9 @@ pub struct HandoverState {
     /// The configuration in use.
     pub config: Config,
     pub last_generation: Generation,
+    /// The groups with untrusted members: users that cannot be looked up now have some of them.
+    #[serde(default)]
+    pub untrusted_groups: Option<Untrusted>,
     /// A reload was requested during the upgrade.
     #[serde(default)]
     pub reload_later: bool,
@@ -263,6 +267,7 @@ impl HandoverState {
             elapsed: running.now,
             config: plan.config.clone(),
             last_generation: running.pools.last_generation(),
+            untrusted_groups: Some(Untrusted::current()),
             reload_later: running.reload_later,
             cookies: running.cookies.clone(),
             systemd: running.systemd,
