@@ -123,7 +123,7 @@ fn budget(machine: &Machine, service: &Service) -> Fact<Budget> {
 }
 
 /// The other pools of a service.
-struct Others {
+struct OtherPools {
     /// Memory that their workers may need, or have if their number follows the memory.
     bytes: f64,
     /// Pools without a measured worker.
@@ -132,8 +132,8 @@ struct Others {
 
 /// A worker of a pool without a measured one counts with `private` bytes: by PHP's limit, an idle
 /// pool would take the memory of all others.
-fn others(service: &Service, pool: &Pool, private: f64) -> Others {
-    let mut found = Others { bytes: 0.0, unmeasured: 0 };
+fn others(service: &Service, pool: &Pool, private: f64) -> OtherPools {
+    let mut found = OtherPools { bytes: 0.0, unmeasured: 0 };
     for other in service.pools.iter().filter(|other| other.section != pool.section) {
         if other.manager == Manager::Found {
             found.bytes += other.private_of_all();
