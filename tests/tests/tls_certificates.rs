@@ -417,3 +417,29 @@ fn a_file_that_cannot_be_read_closes_no_host_with_a_stored_certificate() {
     assert!(said.contains("no peer certificate available"), "{said}");
     server.stop();
 }
+
+#[test]
+fn a_file_without_the_wildcard_of_its_site_closes_that_alone_beside_acme() {
+    let (authority, acme) = (Authority::default(), public_folder());
+    let file = authority.issue("wild", &["a.example", "*.a.example"]);
+    let by_acme = authority.issue("shop", &["shop.example"]);
+    let setting = stored(acme.path(), "shop.example", &authority, &by_acme);
+    let lines = [format!("certificates = [{}]", file.toml()), setting];
+    let (root, address) = (site(), ports::free_address());
+    let hosts = ["shop.example", "a.example", "*.a.example"];
+    let server = Setup::new(root.path()).hosts(&hosts).tls(address, &lines).start();
+    assert_eq!(shown(&authority, address, &["-servername", "x.a.example"]), "wild");
+    let narrow = authority.issue("narrow", &["a.example"]);
+    let server = server.restart(|_| {
+        fs::copy(&narrow.cert, &file.cert).unwrap();
+        fs::copy(&narrow.key, &file.key).unwrap();
+    });
+    for (name, expected) in [("a.example", "narrow"), ("shop.example", "shop")] {
+        assert_eq!(shown(&authority, address, &["-servername", name]), expected);
+    }
+    let said = s_client(&authority, address, &["-servername", "x.a.example"]);
+    assert!(said.contains("no peer certificate available"), "{said}");
+    let why = "`*.a.example`, for which `acme` can get no certificate";
+    server.expect_log(0, why);
+    server.stop();
+}

@@ -27,11 +27,20 @@ pub fn add_kept(
     server: &Server,
     material: &mut Material,
 ) -> Result<AcmeHosts, Error> {
-    refuse_wildcards(config, server, &material.closed)?;
+    let mut found = AcmeHosts::default();
+    let open = open_wildcards(config, server, &material.closed);
+    if let Some(name) = open.first() {
+        let sentence = without_certificate(name);
+        if !has_files(config) {
+            return Err(Error::Configuration(sentence));
+        }
+        // A tenant may have left the name out of its file.
+        found.notes.push(format!("{sentence}; TLS is closed for it until then"));
+        material.closed.extend(open);
+    }
     if let Some(shared) = &acme.shared {
         key_text(shared).map_err(Error::Configuration)?;
     }
-    let mut found = AcmeHosts::default();
     found.notes.extend(acme.shared.as_ref().and_then(key_note));
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {
@@ -90,20 +99,22 @@ pub fn in_words(host: &AcmeHost) -> String {
     }
 }
 
-/// Refuses wildcard names (`*.`) without a certificate: only DNS could prove that they are ours.
-fn refuse_wildcards(config: &Config, server: &Server, closed: &[String]) -> Result<(), Error> {
+/// Whether certificates come from files as well: what they cover changes with them.
+fn has_files(config: &Config) -> bool {
+    config.tls.as_ref().is_some_and(|tls| !tls.certificates.is_empty())
+}
+
+/// Wildcard names (`*.`) without a certificate: only DNS could prove that they are ours.
+fn open_wildcards(config: &Config, server: &Server, closed: &[String]) -> Vec<String> {
     let hosts = config.sites.iter().flat_map(|site| &site.hosts);
-    let is_open = |host: &Host| {
-        let name = host.to_string();
-        matches!(host, Host::Below(_)) && !server.covers(&name) && !closed.contains(&name)
-    };
-    let mut open = hosts.filter(|host| is_open(host));
-    match open.next() {
-        None => Ok(()),
-        Some(host) => Err(Error::Configuration(format!(
-            "a site has the host `{host}`, for which `acme` can get no certificate: authorities \
-             want it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
-             certificate for `{host}` to `certificates`"
-        ))),
-    }
+    let names = hosts.filter(|host| matches!(host, Host::Below(_))).map(ToString::to_string);
+    names.filter(|name| !server.covers(name) && !closed.contains(name)).collect()
+}
+
+fn without_certificate(name: &str) -> String {
+    format!(
+        "a site has the host `{name}`, for which `acme` can get no certificate: authorities want \
+         it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
+         certificate for `{name}` to `certificates`"
+    )
 }
