@@ -348,7 +348,7 @@ fn stored(folder: &Path, host: &str, authority: &Authority, certificate: &Certif
 }
 
 #[test]
-fn a_certificate_file_of_a_tenant_is_shown_for_no_host_of_others() {
+fn a_certificate_file_of_a_tenant_takes_no_host_with_another_certificate() {
     if !is_root() {
         return;
     }
@@ -382,10 +382,12 @@ fn a_certificate_file_of_a_tenant_is_shown_for_no_host_of_others() {
     let hosts = ["a.example", "b.example", "shop.c.example", "d.example"];
     assert_eq!(hosts.map(name), ["a", "b", "wild", "d"]);
     authority.issue("forged", &hosts).replace(&own);
+    give_to_web_user(&own.cert);
     let said = server.reload();
     assert!(said.contains("reloaded"), "{said}");
     assert_eq!(hosts.map(name), ["forged", "b", "wild", "d"]);
-    let warning = "site.pem: the certificate is not used for b.example, shop.c.example, d.example";
+    let warning = "site.pem: it is not the file of root or of the user of b.example, \
+                   shop.c.example, d.example: any other certificate for that is used before it";
     assert!(server.log_text().contains(warning), "{}", server.log_text());
     server.stop();
 }

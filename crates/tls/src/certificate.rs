@@ -30,8 +30,10 @@ pub struct Validity {
 pub struct Certified {
     /// The chain and the key.
     pub key: Arc<CertifiedKey>,
-    /// The host names that it is used for, in lower case: exact ones and those with `*.`.
+    /// Its host names, in lower case: exact ones and those with `*.`.
     pub names: Vec<String>,
+    /// Names for which any other certificate is used before it.
+    pub yields: Vec<String>,
     /// Its validity.
     pub valid: Validity,
 }
@@ -58,9 +60,9 @@ impl Certified {
             from: moment(validity.not_before.timestamp()),
             until: moment(validity.not_after.timestamp()),
         };
-        let names = pair.names.clone().unwrap_or_else(|| names(own));
+        let (names, yields) = (names(own), pair.yields.clone());
         let chain = chain.iter().map(|(der, _)| der.clone()).collect();
-        Ok(Certified { key: Arc::new(CertifiedKey::new(chain, key)), names, valid })
+        Ok(Certified { key: Arc::new(CertifiedKey::new(chain, key)), names, yields, valid })
     }
 
     /// Why clients reject it at time `now`, as the end of a sentence that starts with the

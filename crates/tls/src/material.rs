@@ -60,15 +60,15 @@ pub struct Pair {
     pub cert: PemFile,
     /// Its private key.
     pub key: PemFile,
-    /// The names that it is used for; none: all of the certificate's.
+    /// Names for which any other certificate is used before it.
     #[serde(default)]
-    pub names: Option<Vec<String>>,
+    pub yields: Vec<String>,
 }
 
 impl Pair {
-    /// A pair that is used for all of the certificate's names.
+    /// A pair that yields to no other.
     pub fn new(cert: PemFile, key: PemFile) -> Pair {
-        Pair { cert, key, names: None }
+        Pair { cert, key, yields: Vec::new() }
     }
 }
 

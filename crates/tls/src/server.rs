@@ -92,6 +92,11 @@ impl Server {
         self.choice.covers(name)
     }
 
+    /// Whether there is one that yields to no other.
+    pub fn covers_first(&self, name: &str) -> bool {
+        self.choice.covers_first(name)
+    }
+
     /// Certificates that clients reject at time `now`: the file of each expired or not yet valid
     /// certificate, and a sentence.
     pub fn complaints(&self, now: SystemTime) -> Vec<(String, String)> {
@@ -117,7 +122,7 @@ pub fn expiries(material: &Material) -> Vec<(Vec<String>, SystemTime)> {
     all.map(|one| (one.names, one.valid.until)).collect()
 }
 
-/// The host names that a certificate is used for, if it and its key can be used.
+/// The host names of a certificate, if it and its key can be used.
 ///
 /// # Errors
 /// A fault of either.

@@ -14,9 +14,9 @@ type CertifiedKeys = Vec<Arc<CertifiedKey>>;
 /// All certificates, by their names.
 #[derive(Debug)]
 pub struct Choice {
-    exact: HashMap<String, CertifiedKeys>,
-    /// Those for `*.NAME`, by NAME.
-    below: HashMap<String, CertifiedKeys>,
+    first: NamedKeys,
+    /// Those that yield to the first.
+    yielding: NamedKeys,
     /// For clients without SNI or with an unknown name: those with the names of the first
     /// certificate.
     others: CertifiedKeys,
@@ -24,27 +24,56 @@ pub struct Choice {
     closed: HashSet<String>,
 }
 
+/// Certificates by their names.
+#[derive(Debug, Default)]
+struct NamedKeys {
+    exact: HashMap<String, CertifiedKeys>,
+    /// Those for `*.NAME`, by NAME.
+    below: HashMap<String, CertifiedKeys>,
+}
+
+impl NamedKeys {
+    fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) {
+        let keys = match name.strip_prefix("*.") {
+            Some(parent) => self.below.entry(parent.to_owned()).or_default(),
+            None => self.exact.entry(name.to_owned()).or_default(),
+        };
+        keys.push(Arc::clone(key));
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        match name.strip_prefix("*.") {
+            Some(parent) => self.below.contains_key(parent),
+            None => self.of(name).is_some(),
+        }
+    }
+
+    fn of(&self, host: &str) -> Option<&CertifiedKeys> {
+        let below = |host: &str| self.below.get(host.split_once('.')?.1);
+        self.exact.get(host).or_else(|| below(host))
+    }
+}
+
 impl Choice {
     /// The choice among `certificates`. The hosts in `closed` get one only if it names them.
     pub fn among(certificates: &[Certified], closed: &[String]) -> Choice {
-        let (mut exact, mut below) = (HashMap::new(), HashMap::new());
+        let (mut first, mut yielding) = (NamedKeys::default(), NamedKeys::default());
         for certified in certificates {
             for name in &certified.names {
-                let keys: &mut CertifiedKeys = match name.strip_prefix("*.") {
-                    Some(parent) => below.entry(parent.to_owned()).or_default(),
-                    None => exact.entry(name.clone()).or_default(),
-                };
-                keys.push(certified.key.clone());
+                match certified.yields.contains(name) {
+                    true => yielding.add(name, &certified.key),
+                    false => first.add(name, &certified.key),
+                }
             }
         }
-        let first: &[String] = certificates.first().map_or(&[], |first| &first.names);
+        let default: &[String] = certificates.first().map_or(&[], |first| &first.names);
         let is_first = |(number, certified): &(usize, &Certified)| {
-            *number == 0 || certified.names.iter().any(|name| first.contains(name))
+            *number == 0 || certified.names.iter().any(|name| default.contains(name))
         };
         let others = certificates.iter().enumerate().filter(is_first);
         Choice {
-            exact,
-            below,
+            first,
+            yielding,
             others: others.map(|(_, certified)| certified.key.clone()).collect(),
             closed: closed.iter().cloned().collect(),
         }
@@ -52,10 +81,12 @@ impl Choice {
 
     /// Whether there is a certificate for a host, or for a name with `*.`.
     pub fn covers(&self, name: &str) -> bool {
-        match name.strip_prefix("*.") {
-            Some(parent) => self.below.contains_key(parent),
-            None => self.named(name).is_some(),
-        }
+        self.first.covers(name) || self.yielding.covers(name)
+    }
+
+    /// Whether there is one that yields to no other.
+    pub fn covers_first(&self, name: &str) -> bool {
+        self.first.covers(name)
     }
 
     fn is_closed(&self, host: &str) -> bool {
@@ -66,8 +97,7 @@ impl Choice {
     }
 
     fn named(&self, host: &str) -> Option<&CertifiedKeys> {
-        let below = |host: &str| self.below.get(host.split_once('.')?.1);
-        self.exact.get(host).or_else(|| below(host))
+        self.first.of(host).or_else(|| self.yielding.of(host))
     }
 
     /// The certificate for a host, among those with signature schemes of the client. A name with

@@ -22,7 +22,7 @@ use crate::peer::Peer;
 use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
-use crate::tls::file_owners;
+use crate::tls::host_owners::{FileWriter, HostOwners};
 
 /// Largest file, in bytes: all roots of browsers are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -297,8 +297,9 @@ fn read(
 ) -> Result<Reading, Error> {
     let mut faults = Vec::new();
     let mut material = settings(tls, tickets).map_err(refused)?;
-    material.certificates = pairs(tls, before, &mut faults);
-    let notes = file_owners::bind(&mut material.certificates, config);
+    let owners = HostOwners::of(config);
+    material.certificates = pairs(tls, before, &owners, &mut faults);
+    let notes = owners.notes(&material.certificates);
     let mut server = Server::new(&material, &[]).map_err(refused)?;
     if faults.iter().any(|fault| matches!(fault.loss, Loss::Tls(_))) {
         let hosts = config.sites.iter().flat_map(|site| &site.hosts).map(ToString::to_string);
@@ -316,10 +317,15 @@ fn read(
 }
 
 /// The certificates that can be used; the faults of the others.
-fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) -> Vec<Pair> {
+fn pairs(
+    tls: &Tls,
+    before: Option<&Material>,
+    owners: &HostOwners,
+    faults: &mut Vec<faults::Fault>,
+) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (number, files) in tls.certificates.iter().enumerate() {
-        let wrong = match usable(files) {
+        let wrong = match usable(files, owners) {
             Ok(pair) => {
                 pairs.push(pair);
                 continue;
@@ -340,11 +346,12 @@ fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) 
 }
 
 /// A certificate and its key; the faults of both files.
-fn usable(files: &CertificateFiles) -> Result<Pair, Vec<Fault>> {
-    match (read_file(&files.cert), read_file(&files.key)) {
-        (Ok(cert), Ok(key)) => {
-            let pair = Pair::new(cert, key);
-            maitred_tls::host_names(&pair).map_err(|fault| vec![fault])?;
+fn usable(files: &CertificateFiles, owners: &HostOwners) -> Result<Pair, Vec<Fault>> {
+    match (read_with_writer(&files.cert), read_file(&files.key)) {
+        (Ok(WrittenFile { file, writer }), Ok(key)) => {
+            let mut pair = Pair::new(file, key);
+            let names = maitred_tls::host_names(&pair).map_err(|fault| vec![fault])?;
+            pair.yields = owners.foreign(&names, writer);
             Ok(pair)
         }
         (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),
@@ -379,10 +386,24 @@ fn settings(tls: &Tls, tickets: Secret) -> Result<Material, Fault> {
 /// # Errors
 /// Why it cannot be read.
 pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
+    read_with_writer(path).map(|found| found.file)
+}
+
+/// A file, and who may have written it.
+struct WrittenFile {
+    file: PemFile,
+    writer: FileWriter,
+}
+
+fn read_with_writer(path: &Path) -> Result<WrittenFile, Fault> {
+    let mut writer = FileWriter::Several;
     let mut bytes = Vec::new();
     // A certificate may be in a tenant's folder: a link there leads to no key of another user.
     let opened = walk::open_to_read(path, Rule::of_reader());
-    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    let read = opened.and_then(|file| {
+        writer = FileWriter::of(&file.metadata()?);
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)
+    });
     if let Err(why) = read {
         let sentence = format!("it cannot be read: {why}; correct the path or its rights");
         return Err(Fault::of(path, sentence));
@@ -391,7 +412,7 @@ pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
         let sentence = format!("it has more than {MAX_FILE_BYTES} bytes; expected a PEM file");
         return Err(Fault::of(path, sentence));
     }
-    Ok(PemFile::new(path.to_path_buf(), &bytes))
+    Ok(WrittenFile { file: PemFile::new(path.to_path_buf(), &bytes), writer })
 }
 
 #[cfg(test)]

@@ -2,4 +2,4 @@
 
 pub mod acme;
 pub mod certificates;
-pub mod file_owners;
+pub mod host_owners;

@@ -50,7 +50,7 @@ pub fn add_kept(
     }
     let store = Store::of(acme);
     for name in acme.names(config) {
-        if server.covers(name) {
+        if server.covers_first(name) {
             continue;
         }
         let is_closed = material.closed.iter().any(|closed| closed == name);

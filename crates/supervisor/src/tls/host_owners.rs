@@ -1,0 +1,168 @@
+//! Hosts of certificate files, by the users of their sites. A user can write the hosts of all
+//! others into a certificate file of its own: for these, any other certificate is used before it.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use maitred_config::{Config, Destination, Host, PoolUser, Site};
+use maitred_tls::Pair;
+
+/// Write permission of the group, which is the mask of an access control list, and of all.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// A host of a site, and the user of its pool, if it is known.
+#[derive(Debug)]
+struct OwnedHost {
+    host: Host,
+    uid: Option<u32>,
+}
+
+/// Who may have written a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileWriter {
+    /// The server's user, or root.
+    Server,
+    /// This user.
+    User(u32),
+    /// Users of a group, of a list, or all.
+    Several,
+}
+
+impl FileWriter {
+    /// Who may have written an open file. Its folder does not matter: a user that can replace it
+    /// there owns the new one.
+    pub fn of(file: &Metadata) -> FileWriter {
+        let own = rustix::process::geteuid().as_raw();
+        match file.uid() {
+            _ if file.mode() & OTHERS_WRITE != 0 => FileWriter::Several,
+            uid if uid == 0 || uid == own => FileWriter::Server,
+            uid => FileWriter::User(uid),
+        }
+    }
+}
+
+/// The hosts of all sites.
+#[derive(Debug)]
+pub struct HostOwners(Vec<OwnedHost>);
+
+impl HostOwners {
+    /// Those of a configuration whose users were looked up.
+    pub fn of(config: &Config) -> HostOwners {
+        let owned = |site: &'_ Site| {
+            let uid = user_of(site, config);
+            let hosts = site.hosts.iter().cloned();
+            hosts.map(|host| OwnedHost { host, uid }).collect::<Vec<_>>()
+        };
+        HostOwners(config.sites.iter().flat_map(owned).collect())
+    }
+
+    /// The names of a certificate that are not its writer's alone.
+    pub fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
+        let is_own = |name: &str| match writer {
+            FileWriter::Server => true,
+            FileWriter::User(uid) => claimed(name, &self.0).iter().all(|one| one.uid == Some(uid)),
+            FileWriter::Several => false,
+        };
+        names.iter().filter(|name| !is_own(name)).cloned().collect()
+    }
+
+    /// Warnings about the hosts for which a certificate yields to others: a sentence for each file.
+    pub fn notes(&self, pairs: &[Pair]) -> Vec<String> {
+        let is_host = |name: &&String| !claimed(name, &self.0).is_empty();
+        let note = |pair: &Pair| {
+            let hosts: Vec<&str> = pair.yields.iter().filter(is_host).map(String::as_str).collect();
+            (!hosts.is_empty()).then(|| {
+                format!(
+                    "{}: it is not the file of root or of the user of {}: any other certificate \
+                     for that is used before it",
+                    pair.cert.path.display(),
+                    hosts.join(", ")
+                )
+            })
+        };
+        pairs.iter().filter_map(note).collect()
+    }
+}
+
+fn user_of(site: &Site, config: &Config) -> Option<u32> {
+    let Destination::Pool(name) = &site.destination else { return None };
+    match config.pool(name)?.runs_as {
+        PoolUser::Known { uid, .. } => Some(uid),
+        PoolUser::OfServer | PoolUser::Unknown => None,
+    }
+}
+
+/// The hosts whose requests a certificate with this name could be shown for.
+fn claimed<'h>(name: &str, hosts: &'h [OwnedHost]) -> Vec<&'h OwnedHost> {
+    let exact = |host: &Host| match host {
+        Host::Exact(host) => match name.strip_prefix("*.") {
+            None => host == name,
+            Some(parent) => host.split_once('.').is_some_and(|(_, above)| above == parent),
+        },
+        _ => false,
+    };
+    let mut claimed: Vec<_> = hosts.iter().filter(|one| exact(&one.host)).collect();
+    if claimed.is_empty() || name.starts_with("*.") {
+        // The other names with this ending are those of the site with the longest one.
+        let rank = |one: &&OwnedHost| match &one.host {
+            Host::Below(parent) => {
+                let rest = name.strip_suffix(parent.as_str());
+                rest.filter(|rest| rest.ends_with('.')).map(|_| parent.len())
+            }
+            Host::Any => Some(0),
+            Host::Exact(_) => None,
+        };
+        let ranked = hosts.iter().filter(|one| rank(one).is_some());
+        claimed.extend(ranked.max_by_key(rank));
+    }
+    claimed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: u32 = 5001;
+    const B: u32 = 5002;
+
+    fn exact(name: &str, uid: u32) -> OwnedHost {
+        OwnedHost { host: Host::Exact(name.to_owned()), uid: Some(uid) }
+    }
+
+    fn below(name: &str, uid: u32) -> OwnedHost {
+        OwnedHost { host: Host::Below(name.to_owned()), uid: Some(uid) }
+    }
+
+    fn foreign(names: &[&str], hosts: Vec<OwnedHost>, writer: FileWriter) -> String {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        HostOwners(hosts).foreign(&names, writer).join(" ")
+    }
+
+    #[test]
+    fn a_file_of_a_user_yields_for_hosts_of_others() {
+        let hosts = || {
+            vec![
+                exact("a.example", A),
+                below("a.example", A),
+                exact("b.example", B),
+                below("b.example", B),
+            ]
+        };
+        let names = ["a.example", "*.a.example", "x.a.example", "b.example", "x.b.example"];
+        let of = |names: &[&str], writer| foreign(names, hosts(), writer);
+        assert_eq!(of(&names, FileWriter::User(A)), "b.example x.b.example");
+        assert_eq!(of(&["*.b.example"], FileWriter::User(A)), "*.b.example");
+        assert_eq!(of(&names, FileWriter::Server), "");
+        assert_eq!(of(&names[..2], FileWriter::Several), "a.example *.a.example");
+    }
+
+    #[test]
+    fn a_wildcard_that_covers_hosts_of_others_yields() {
+        let hosts = || vec![exact("a.host.example", A), exact("b.host.example", B)];
+        let of = |name, writer| foreign(&[name], hosts(), writer);
+        assert_eq!(of("*.host.example", FileWriter::User(A)), "*.host.example");
+        assert_eq!(of("a.host.example", FileWriter::User(A)), "");
+        let unknown = vec![OwnedHost { host: Host::Exact("c.example".to_owned()), uid: None }];
+        assert_eq!(foreign(&["c.example"], unknown, FileWriter::User(A)), "c.example");
+    }
+}
