@@ -334,11 +334,11 @@ fn changed_files_are_noticed_while_the_server_runs_and_rubbish_is_said_once() {
 /// The setting of an authority that nothing reaches, with the stored certificate of a host.
 fn stored(folder: &Path, host: &str, authority: &Authority, certificate: &Certificate) -> String {
     let of_authority = folder.join("127.0.0.1-1-directory");
-    fs::create_dir_all(&of_authority).unwrap();
-    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    fs::create_dir_all(&of_authority).expect("the store can be made");
+    let read = |path: &Path| fs::read_to_string(path).expect("the store can be made");
     let both = format!("{}{}", read(&certificate.key), read(&certificate.cert));
     let file = of_authority.join(format!("{host}.pem"));
-    fs::write(&file, both).unwrap();
+    fs::write(&file, both).expect("the store can be made");
     set_mode(&file, 0o600);
     format!(
         "acme = {{ terms_agreed = true, directory = \"https://127.0.0.1:1/directory\", \

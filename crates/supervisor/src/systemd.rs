@@ -366,7 +366,8 @@ mod tests {
         let path = folder.path().join("notify");
         let reader = UnixDatagram::bind(&path).unwrap();
         reader.set_nonblocking(true).unwrap();
-        let steps: [(fn(&mut Systemd), &str); 3] = [
+        type Step = fn(&mut Systemd);
+        let steps: [(Step, &str); 3] = [
             (|systemd| systemd.serves(TEN), "READY=1\n"),
             (|systemd| systemd.reloads(TEN), "RELOADING=1\n"),
             (|systemd| systemd.stops(TEN), "STOPPING=1\n"),
