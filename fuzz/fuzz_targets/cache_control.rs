@@ -81,7 +81,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(stored.fields().all(|(name, _)| !headers::is_hop_by_hop(name)));
         assert!(stored.lines.starts_with(b"Date: ") && stored.lines.ends_with(b"\r\n"));
         _ = stored.merge(&settings, &asked, &plan, answer(), times);
-        let key = Key::primary("site", &settings.key, &asked).expect("it is short").key;
+        let key = Key::primary("site", &settings, &asked).expect("it is short").key;
         let of = |text: &str| text.into();
         let subject = Subject { site: of("site"), host: of("a.example"), target: of("/") };
         let body = Bytes::from_static(b"body");
