@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use maitred_tls::{Pair, PemFile, SharedKey, check, variables};
+use maitred_tls::{Pair, PemFile, SharedKey, host_names, variables};
 
 static KEY: LazyLock<SharedKey> =
     LazyLock::new(|| SharedKey::of("0123456789abcdef0123456789abcdef").expect("a key"));
 
 fuzz_target!(|input: &[u8]| {
     let file = |name: &str| PemFile::new(PathBuf::from(name), input);
-    if let Err(fault) = check(&Pair { cert: file("cert.pem"), key: file("key.pem") }) {
+    if let Err(fault) = host_names(&Pair::new(file("cert.pem"), file("key.pem"))) {
         let sentence = fault.to_string();
         assert!(!sentence.is_empty() && !sentence.contains(['\r', '\n']), "{sentence:?}");
     }
