@@ -366,8 +366,8 @@ mod tests {
         let path = folder.path().join("notify");
         let reader = UnixDatagram::bind(&path).unwrap();
         reader.set_nonblocking(true).unwrap();
-        type Step = fn(&mut Systemd);
-        let steps: [(Step, &str); 3] = [
+        type StateChange = fn(&mut Systemd);
+        let steps: [(StateChange, &str); 3] = [
             (|systemd| systemd.serves(TEN), "READY=1\n"),
             (|systemd| systemd.reloads(TEN), "RELOADING=1\n"),
             (|systemd| systemd.stops(TEN), "STOPPING=1\n"),
