@@ -346,7 +346,7 @@ fn a_get_purges_pages_for_litespeed_also_if_its_client_leaves_before_the_respons
 fn abandon(server: &Server, root: &TempDir, request: &Request) {
     let before = runs(root);
     let mut connection = Connection::open(server.address());
-    connection.send(&request.to_bytes()).unwrap();
+    connection.send(&request.to_bytes()).expect("the request can be sent");
     wait::until_true("the script to run", || runs(root) > before);
 }
 
@@ -358,7 +358,7 @@ fn reset(server: &Server, root: &TempDir, target: &str) {
     let fields = http2::fields(&[&fields[..], &[(":authority", "localhost")]].concat());
     connection.ask_with(1, &fields, http2::END_STREAM);
     wait::until_true("the script to run", || runs(root) > before);
-    connection.send(&http2::frame(3, 0, 1, &8u32.to_be_bytes())).unwrap();
+    connection.send(&http2::frame(3, 0, 1, &8u32.to_be_bytes())).expect("the request can be sent");
 }
 
 #[test]
