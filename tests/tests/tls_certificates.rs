@@ -386,8 +386,8 @@ fn a_certificate_file_of_a_tenant_takes_no_host_with_another_certificate() {
     let said = server.reload();
     assert!(said.contains("reloaded"), "{said}");
     assert_eq!(hosts.map(name), ["forged", "b", "wild", "d"]);
-    let warning = "site.pem: it is not the file of root or of the user of b.example, \
-                   shop.c.example, d.example: any other certificate for that is used before it";
+    let warning = "site.pem: others than root and the user of b.example, shop.c.example, \
+                   d.example may write it: any other certificate for these is used before it";
     assert!(server.log_text().contains(warning), "{}", server.log_text());
     server.stop();
 }

@@ -5,10 +5,11 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
 use maitred_config::{Config, Destination, Host, PoolUser, Site};
+use maitred_os::users;
 use maitred_tls::Pair;
 
 /// Write permission of the group, which is the mask of an access control list, and of all.
-const OTHERS_WRITE: u32 = 0o022;
+const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 
 /// A host of a site, and the user of its pool, if it is known.
 #[derive(Debug)]
@@ -32,10 +33,9 @@ impl FileWriter {
     /// Who may have written an open file. Its folder does not matter: a user that can replace it
     /// there owns the new one.
     pub fn of(file: &Metadata) -> FileWriter {
-        let own = rustix::process::geteuid().as_raw();
         match file.uid() {
-            _ if file.mode() & OTHERS_WRITE != 0 => FileWriter::Several,
-            uid if uid == 0 || uid == own => FileWriter::Server,
+            _ if file.mode() & GROUP_OR_OTHERS_WRITE != 0 => FileWriter::Several,
+            uid if users::is_trusted(uid) => FileWriter::Server,
             uid => FileWriter::User(uid),
         }
     }
@@ -48,7 +48,7 @@ pub struct HostOwners(Vec<OwnedHost>);
 impl HostOwners {
     /// Those of a configuration whose users were looked up.
     pub fn of(config: &Config) -> HostOwners {
-        let owned = |site: &'_ Site| {
+        let owned = |site: &Site| {
             let uid = user_of(site, config);
             let hosts = site.hosts.iter().cloned();
             hosts.map(|host| OwnedHost { host, uid }).collect::<Vec<_>>()
@@ -73,8 +73,8 @@ impl HostOwners {
             let hosts: Vec<&str> = pair.yields.iter().filter(is_host).map(String::as_str).collect();
             (!hosts.is_empty()).then(|| {
                 format!(
-                    "{}: it is not the file of root or of the user of {}: any other certificate \
-                     for that is used before it",
+                    "{}: others than root and the user of {} may write it: any other certificate \
+                     for these is used before it",
                     pair.cert.path.display(),
                     hosts.join(", ")
                 )
@@ -136,6 +136,18 @@ mod tests {
     fn foreign(names: &[&str], hosts: Vec<OwnedHost>, writer: FileWriter) -> String {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         HostOwners(hosts).foreign(&names, writer).join(" ")
+    }
+
+    #[test]
+    fn a_file_that_its_group_or_others_can_write_has_several_writers() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::tempfile().unwrap();
+        let of = |mode| {
+            file.set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            FileWriter::of(&file.metadata().unwrap())
+        };
+        let writers = [0o644, 0o620, 0o602].map(of);
+        assert_eq!(writers, [FileWriter::Server, FileWriter::Several, FileWriter::Several]);
     }
 
     #[test]
