@@ -24,10 +24,10 @@ impl Fill<'_> {
         let policy = header_policy(self.context);
         let directives = self.context.directives.as_deref();
         let directives = directives.filter(|directives| directives.changes_headers());
-        if policy.is_none() && directives.is_none() {
+        // Without directives, a policy that only removes headers adds no reason not to store.
+        if directives.is_none() && policy.fields().next().is_none() {
             return Ok(());
         }
-        let policy = policy.unwrap_or(HeaderPolicy::NONE);
         let retained = headers.filter(|(name, _)| policy.keeps(name));
         let headers: Vec<Header<'_>> = retained.chain(policy.fields()).collect();
         match directives {
@@ -51,12 +51,12 @@ impl Fill<'_> {
     }
 }
 
-/// The header rules of the site for a request; none if there are none.
-fn header_policy<'r>(context: &RequestContext<'r>) -> Option<HeaderPolicy<'r>> {
-    let rules = context.site.rules.as_ref()?;
+/// The header rules of the site for a request.
+fn header_policy<'r>(context: &RequestContext<'r>) -> HeaderPolicy<'r> {
+    let Some(rules) = context.site.rules.as_ref() else { return HeaderPolicy::NONE };
     let clean = clean_path(context.head.path());
     let path = clean.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
-    Some(rules.header_policy(path)).filter(|policy| policy.fields().next().is_some())
+    rules.header_policy(path)
 }
 
 /// The headers of a response after the changes of `.htaccess` files.
