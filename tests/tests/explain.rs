@@ -33,6 +33,9 @@ fn serve(root: &TempDir, lines: &[&str]) -> Server {
 #[test]
 fn explain_says_what_the_server_then_does() {
     let root = site();
+    let beside = public_folder();
+    write_file(beside.path(), "page.txt", b"page");
+    let alias = format!("aliases = {{ \"/manual/\" = {:?} }}", beside.path());
     let server = serve(
         &root,
         &[
@@ -43,6 +46,7 @@ fn explain_says_what_the_server_then_does() {
             "deny_php = \"/uploads/*\"",
             "headers = { X-Frame-Options = \"DENY\" }",
             "rate_limit = { path = \"/index.php\", rate = \"1/s\", burst = 100 }",
+            &alias,
         ],
     );
     let file = server.configuration();
@@ -58,6 +62,9 @@ fn explain_says_what_the_server_then_does() {
         ("/uploads/evil.php", 403, "response         403: PHP does not run here."),
         ("/style.css", 200, "file             text/css; charset=utf-8, 4 bytes"),
         ("/nothing", 404, "response         404: there is no such file"),
+        ("/manual/page.txt", 200, "4 bytes"),
+        ("/manual", 301, "response         301 to /manual/: it is a folder"),
+        ("/manual%2fpage.txt", 404, "response         404"),
         ("/l", 500, "still matches after 10 times: 500"),
     ] {
         let (went_well, said) = run_maitred(&["explain", path, "--config", file]);

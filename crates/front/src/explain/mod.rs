@@ -17,17 +17,17 @@ use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
 use maitred_rules::content_encoding::ContentEncoding;
-use maitred_rules::path::{CleanPath, clean_path, encode_path};
+use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::site_rules::{Refusal, RuleRequest, SettingsOfPath, Step, Verdict};
 
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, is_by_htaccess, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::runtime::lookup_turns::AllTurns;
-use crate::site::chroots;
 use crate::site::compress::Compression;
 use crate::site::files::StaticFile;
 use crate::site::refused_links;
 use crate::site::resolver::{Resolver, Route, Script, SiteFiles, TableLimits};
+use crate::site::{chroots, encode_rest, redirect_to_folder};
 
 /// The request to explain.
 #[derive(Debug, Clone)]
@@ -221,7 +221,10 @@ impl Explainer<'_> {
             self.own_body_size(settings);
             return Ok(());
         }
-        let mut route = resolver.resolve(&inner, query);
+        let mut route = match inner.is_empty() {
+            true => redirect_to_folder(&clean, query),
+            false => resolver.resolve(&inner, query),
+        };
         if let Route::Refused(refused) = &route
             && let Some(instead) = resolver.in_place_of(refused)
         {
@@ -466,20 +469,16 @@ fn resolver_for(
         prefix: String::new(),
         front: front_of(config),
     };
-    let mut inner = path.as_bytes();
+    let mut inner = encode_rest(path, path.as_bytes());
     let mut aliases: Vec<_> = site.rules.aliases.iter().collect();
     aliases.sort_by_key(|alias| std::cmp::Reverse(alias.path.len()));
-    for alias in aliases {
-        let prefix = alias.path.trim_end_matches('/');
-        let rest = inner.strip_prefix(prefix.as_bytes());
-        if let Some(rest) = rest.filter(|rest| rest.starts_with(b"/")) {
-            said.say("aliases", format!("{} is {}", alias.path, alias.folder.display()));
-            files.root.clone_from(&alias.folder);
-            prefix.clone_into(&mut files.prefix);
-            files.front_controller = None;
-            inner = rest;
-            break;
-        }
+    let alias = aliases.into_iter().find_map(|alias| Some((alias, path.in_alias(&alias.path)?)));
+    if let Some((alias, rest)) = alias {
+        said.say("aliases", format!("{} is {}", alias.path, alias.folder.display()));
+        files.root.clone_from(&alias.folder);
+        alias.path.trim_end_matches('/').clone_into(&mut files.prefix);
+        files.front_controller = None;
+        inner = encode_rest(path, rest);
     }
     let root = files.root.display().to_string();
     let tenant = AllTurns::default().of("");
@@ -489,7 +488,7 @@ fn resolver_for(
         said.say("root", format!("{root} is not served: {why}"));
     }
     resolver.compress(Compression::of(&site.output).map(Arc::new));
-    Ok((resolver, encode_path(inner)))
+    Ok((resolver, inner))
 }
 
 /// The user of the front; the current user if this process is not root.

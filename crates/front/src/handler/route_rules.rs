@@ -69,12 +69,7 @@ pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathT
 /// not for the folder of an alias, as in Apache.
 pub fn is_by_htaccess(rules: &SiteRules, path: &CleanPath<'_>) -> bool {
     let settings = rules.settings();
-    let is_in = |alias: &Alias| {
-        let prefix = alias.path.trim_end_matches('/');
-        let rest = path.as_bytes().strip_prefix(prefix.as_bytes());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-            && prefix.len() <= path.opaque_from()
-    };
+    let is_in = |alias: &Alias| path.in_alias(&alias.path).is_some();
     settings.htaccess && !settings.aliases.iter().any(is_in)
 }
 

@@ -216,9 +216,7 @@ impl Site {
             && let Some((resolver, rest)) = self.alias(&clean)
         {
             if rest.is_empty() {
-                let folder = maitred_rules::path::encode_path(clean.as_bytes());
-                let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-                return Route::RedirectSlash(format!("{folder}/{query}"));
+                return redirect_to_folder(&clean, query);
             }
             let rest = encode_rest(&clean, rest);
             return with(resolver, |resolver| resolver.resolve(&rest, query));
@@ -408,16 +406,10 @@ impl Site {
         })
     }
 
-    /// The folder besides the root that contains a path, and the rest of the path. Below an encoded
-    /// slash are no files, as in the root.
+    /// The folder besides the root that contains a path, and the rest of the path.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
-        let (path, opaque_from) = (path.as_bytes(), path.opaque_from());
         let mut aliases = self.aliases.iter();
-        aliases.find_map(|(prefix, resolver)| {
-            let rest = path.strip_prefix(prefix.as_bytes())?;
-            let is_within = rest.is_empty() || rest.starts_with(b"/");
-            (is_within && prefix.len() <= opaque_from).then_some((resolver, rest))
-        })
+        aliases.find_map(|(alias, resolver)| Some((resolver, path.in_alias(alias)?)))
     }
 }
 
@@ -459,9 +451,16 @@ fn tenant_of_pool(pool: &maitred_config::Pool) -> String {
     }
 }
 
+/// The redirect from the path of an alias without its slash.
+pub fn redirect_to_folder(path: &CleanPath<'_>, query: Option<&str>) -> Route {
+    let folder = maitred_rules::path::encode_path(path.as_bytes());
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    Route::RedirectSlash(format!("{folder}/{query}"))
+}
+
 /// The rest of a path behind an alias as a URL's path, in which slashes are encoded from the first
 /// segment on that had an encoded one.
-fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
+pub fn encode_rest(path: &CleanPath<'_>, rest: &[u8]) -> String {
     let alias_bytes = path.as_bytes().len() - rest.len();
     let names = rest.len().min(path.opaque_from().saturating_sub(alias_bytes));
     let (names, others) = rest.split_at(names);

@@ -35,16 +35,13 @@ use crate::client::{Client, UNEXPECTED};
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
 use crate::doctor::user_of_pool;
-use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line, refuse};
+use crate::exit_code::{EXIT_STOPPED, EXIT_SUCCESS, complain, fail, print_line, refuse};
 use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
 use php_settings::Candidates;
 
 /// Nothing is proven, and nothing has changed.
 const EXIT_NOT_PROVEN: u8 = 3;
-
-/// It was interrupted; the exit code of a shell for SIGINT.
-const EXIT_STOPPED: u8 = 130;
 
 /// Default duration, and that of `--quick`, in seconds.
 const USUAL_SECONDS: f64 = 600.0;

@@ -145,7 +145,7 @@ impl StreamAccounts {
             PeerKind::Client => (REQUESTS_BYTES, "its connection's requests would exceed 4 MiB"),
             PeerKind::TrustedProxy => (
                 memory.part(PROXY_REQUESTS_PARTS).max(REQUESTS_BYTES),
-                "its connection's requests would exceed a quarter of `request_memory`",
+                "its connection's requests would exceed 4 MiB and a quarter of `request_memory`",
             ),
         };
         let why = if before > 0 && before + bytes > most {
