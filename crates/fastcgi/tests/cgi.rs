@@ -95,6 +95,8 @@ fn garbage_is_refused_with_the_line_it_is_in() {
         (b"A b: c\n", Fault::Name, 1),
         (b"A : c\n", Fault::Name, 1),
         (b"A\0: c\n", Fault::Name, 1),
+        (b"A\x7f: c\n", Fault::Name, 1),
+        (b"A\x7f\n", Fault::NoColon, 1),
         (b"A: b\0c\n", Fault::Value, 1),
         (b"A: b\rc\n", Fault::Value, 1),
         (b"A: b\r\r\n", Fault::Value, 1),
@@ -138,6 +140,9 @@ fn a_head_is_bounded_in_bytes_and_in_headers() {
     assert!(within(b"A: 34567890123456\r\n\nbody beyond the limit").is_ok());
     assert_eq!(within(b"A: 3456789012345678\n\n"), Err(Fault::TooLarge(20)));
     assert_eq!(within(&[b'x'; 21]), Err(Fault::TooLarge(20)));
+    let line = |input: &[u8]| both_ways_within(input, limits).map_err(|error| error.line);
+    assert_eq!(line(&[b'x'; 21]), Err(1));
+    assert_eq!(line(b"A: 3456789\nB: 23456789\n"), Err(2));
     assert_eq!(within(&[b'x'; 20]), Ok(None));
     assert!(within(b"A:\nB:\n\n").is_ok());
     assert_eq!(within(b"A:\nB:\nC:\n\n"), Err(Fault::TooManyHeaders(2)));
