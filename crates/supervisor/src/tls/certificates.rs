@@ -13,7 +13,7 @@ use maitred_config::{CertificateFiles, ClientCertificates, Config, Tls};
 use maitred_control::ToFront;
 use maitred_os::shared;
 use maitred_os::walk::{self, Rule};
-use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Validity};
+use maitred_tls::{Clients, Fault, FileWriter, Material, Pair, PemFile, Secret, Server, Validity};
 use tracing::{error, info, warn};
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::peer::Peer;
 use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
-use crate::tls::host_owners::{FileWriter, HostOwners};
+use crate::tls::host_owners::{self, HostOwners};
 
 /// Largest file, in bytes: all roots of browsers are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -340,7 +340,8 @@ fn pairs(
             loss: loss.clone(),
             sentence: fault.to_string(),
         }));
-        pairs.extend(old.cloned());
+        // The hosts and their users may be others than when it was read.
+        pairs.extend(old.and_then(|pair| owners.with_yields(pair.clone()).ok()));
     }
     pairs
 }
@@ -349,10 +350,8 @@ fn pairs(
 fn usable(files: &CertificateFiles, owners: &HostOwners) -> Result<Pair, Vec<Fault>> {
     match (read_with_writer(&files.cert), read_file(&files.key)) {
         (Ok(WrittenFile { file, writer }), Ok(key)) => {
-            let mut pair = Pair::new(file, key);
-            let names = maitred_tls::host_names(&pair).map_err(|fault| vec![fault])?;
-            pair.yields = owners.foreign(&names, writer);
-            Ok(pair)
+            let pair = Pair { writer, ..Pair::new(file, key) };
+            owners.with_yields(pair).map_err(|fault| vec![fault])
         }
         (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),
     }
@@ -401,7 +400,7 @@ fn read_with_writer(path: &Path) -> Result<WrittenFile, Fault> {
     // A certificate may be in a tenant's folder: a link there leads to no key of another user.
     let opened = walk::open_to_read(path, Rule::of_reader());
     let read = opened.and_then(|file| {
-        writer = FileWriter::of(&file.metadata()?);
+        writer = host_owners::writer_of(&file.metadata()?);
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)
     });
     if let Err(why) = read {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use maitred_config::{Config, Destination, Host, PoolUser, Site};
 use maitred_os::users;
-use maitred_tls::Pair;
+use maitred_tls::{Fault, FileWriter, Pair};
 
 /// Write permission of the group, which is the mask of an access control list, and of all.
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
@@ -18,26 +18,13 @@ struct OwnedHost {
     uid: Option<u32>,
 }
 
-/// Who may have written a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileWriter {
-    /// The server's user, or root.
-    Server,
-    /// This user.
-    User(u32),
-    /// Users of a group, of a list, or all.
-    Several,
-}
-
-impl FileWriter {
-    /// Who may have written an open file. Its folder does not matter: a user that can replace it
-    /// there owns the new one.
-    pub fn of(file: &Metadata) -> FileWriter {
-        match file.uid() {
-            _ if file.mode() & GROUP_OR_OTHERS_WRITE != 0 => FileWriter::Several,
-            uid if users::is_trusted(uid) => FileWriter::Server,
-            uid => FileWriter::User(uid),
-        }
+/// Who may have written an open file. Its folder does not matter: a user that can replace it there
+/// owns the new one.
+pub fn writer_of(file: &Metadata) -> FileWriter {
+    match file.uid() {
+        _ if file.mode() & GROUP_OR_OTHERS_WRITE != 0 => FileWriter::Several,
+        uid if users::is_trusted(uid) => FileWriter::Server,
+        uid => FileWriter::User(uid),
     }
 }
 
@@ -56,8 +43,17 @@ impl HostOwners {
         HostOwners(config.sites.iter().flat_map(owned).collect())
     }
 
-    /// The names of a certificate that are not its writer's alone.
-    pub fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
+    /// A certificate that yields to others for the names that are not its writer's alone.
+    ///
+    /// # Errors
+    /// A fault of the certificate or its key.
+    pub fn with_yields(&self, mut pair: Pair) -> Result<Pair, Fault> {
+        let names = maitred_tls::host_names(&pair)?;
+        pair.yields = self.foreign(&names, pair.writer);
+        Ok(pair)
+    }
+
+    fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
         let is_own = |name: &str| match writer {
             FileWriter::Server => true,
             FileWriter::User(uid) => claimed(name, &self.0).iter().all(|one| one.uid == Some(uid)),
@@ -144,7 +140,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let of = |mode| {
             file.set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
-            FileWriter::of(&file.metadata().unwrap())
+            writer_of(&file.metadata().unwrap())
         };
         let writers = [0o644, 0o620, 0o602].map(of);
         assert_eq!(writers, [FileWriter::Server, FileWriter::Several, FileWriter::Several]);

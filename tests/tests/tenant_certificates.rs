@@ -1,0 +1,62 @@
+//! Certificate files that a tenant can write, beside other certificates for the same hosts.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use maitred_tests::ports;
+use maitred_tests::server::{Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder};
+use maitred_tests::tls::{Authority, Certificate, shown, site};
+
+/// The files of a certificate in a tenant's folder.
+fn of_tenant(folder: &Path, certificate: &Certificate) -> Certificate {
+    let own = Certificate { cert: folder.join("site.pem"), key: folder.join("site.key") };
+    give_to_web_user(folder);
+    certificate.replace(&own);
+    give_to_web_user(&own.cert);
+    own
+}
+
+/// A server's site for `a.example` of the web user.
+fn setup(root: &Path, address: SocketAddr, lines: &[String]) -> Setup {
+    let pool = format!("user = {WEB_USER:?}");
+    Setup::new(root).pool(&pool).hosts(&["a.example"]).tls(address, lines)
+}
+
+/// A site of another user.
+fn others_site(root: &Path, host: &str) -> String {
+    format!(
+        "[pools.other]\nuser = \"nobody\"\npm = \"static\"\nmax_children = 1\n\
+         [[sites]]\nroot = {root:?}\npool = \"other\"\nhosts = [{host:?}]"
+    )
+}
+
+fn reload(server: &Server) {
+    let said = server.reload();
+    assert!(said.contains("reloaded"), "{said}");
+}
+
+#[test]
+fn a_tenants_file_that_cannot_be_read_any_more_takes_no_host_that_has_become_anothers() {
+    if !is_root() {
+        return;
+    }
+    let (authority, tenant) = (Authority::default(), public_folder());
+    let own = of_tenant(tenant.path(), &authority.issue("forged", &["a.example", "b.example"]));
+    let certificates = |all: &[&Certificate]| {
+        let items: Vec<_> = all.iter().map(|one| one.toml()).collect();
+        format!("certificates = [{}]", items.join(", "))
+    };
+    let (root, address) = (site(), ports::free_address());
+    let server = setup(root.path(), address, &[certificates(&[&own])]).start();
+    let name = |host: &str| shown(&authority, address, &["-servername", host]);
+    assert_eq!(name("b.example"), "forged", "it is the first, and no other site's host");
+    fs::write(&own.cert, "rubbish").unwrap();
+    let file = authority.issue("b", &["b.example"]);
+    let with_other = setup(root.path(), address, &[certificates(&[&own, &file])])
+        .site(&others_site(root.path(), "b.example"));
+    server.configure(&with_other);
+    reload(&server);
+    assert_eq!(["a.example", "b.example"].map(name), ["forged", "b"]);
+    server.stop();
+}
