@@ -4,9 +4,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use maitred_tests::ports;
-use maitred_tests::server::{Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder};
-use maitred_tests::tls::{Authority, Certificate, shown, site};
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode,
+};
+use maitred_tests::tls::{Authority, Certificate, shown, site, stored};
+use maitred_tests::http::{self, Request};
+use maitred_tests::{Target, ports};
 
 /// The files of a certificate in a tenant's folder.
 fn of_tenant(folder: &Path, certificate: &Certificate) -> Certificate {
@@ -58,5 +61,24 @@ fn a_tenants_file_that_cannot_be_read_any_more_takes_no_host_that_has_become_ano
     server.configure(&with_other);
     reload(&server);
     assert_eq!(["a.example", "b.example"].map(name), ["forged", "b"]);
+    server.stop();
+}
+
+#[test]
+fn plain_http_is_redirected_where_a_file_that_others_can_write_has_the_host() {
+    let (authority, acme) = (Authority::default(), public_folder());
+    let file = authority.issue("file", &["a.example"]);
+    set_mode(&file.cert, 0o664);
+    let other = authority.issue("other", &["other.example"]);
+    let lines = [
+        format!("certificates = [{}]", file.toml()),
+        stored(acme.path(), "other.example", &authority, &other),
+        "redirect = true".to_owned(),
+    ];
+    let (root, address) = (site(), ports::free_address());
+    let server = Setup::new(root.path()).hosts(&["a.example"]).tls(address, &lines).start();
+    assert_eq!(shown(&authority, address, &["-servername", "a.example"]), "file");
+    let request = Request::new("GET", "/").header("Host", "a.example");
+    assert_eq!(http::ask(server.address(), &request).status, 308);
     server.stop();
 }
