@@ -4,11 +4,11 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use maitred_tests::http::{self, Request};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode,
 };
-use maitred_tests::tls::{Authority, Certificate, shown, site, stored};
-use maitred_tests::http::{self, Request};
+use maitred_tests::tls::{Authority, Certificate, ECDSA, shown, site, stored};
 use maitred_tests::{Target, ports};
 
 /// The files of a certificate in a tenant's folder.
@@ -80,5 +80,21 @@ fn plain_http_is_redirected_where_a_file_that_others_can_write_has_the_host() {
     assert_eq!(shown(&authority, address, &["-servername", "a.example"]), "file");
     let request = Request::new("GET", "/").header("Host", "a.example");
     assert_eq!(http::ask(server.address(), &request).status, 308);
+    server.stop();
+}
+
+#[test]
+fn an_expired_certificate_by_acme_is_not_shown_before_a_valid_file_that_others_can_write() {
+    let (authority, acme) = (Authority::default(), public_folder());
+    let file = authority.issue("file", &["a.example"]);
+    set_mode(&file.cert, 0o664);
+    let expired = authority.issue_as("expired", &["a.example"], ECDSA, -1);
+    let lines = [
+        format!("certificates = [{}]", file.toml()),
+        stored(acme.path(), "a.example", &authority, &expired),
+    ];
+    let (root, address) = (site(), ports::free_address());
+    let server = Setup::new(root.path()).hosts(&["a.example"]).tls(address, &lines).start();
+    assert_eq!(shown(&authority, address, &["-servername", "a.example"]), "file");
     server.stop();
 }

@@ -25,6 +25,13 @@ pub struct Validity {
     pub until: SystemTime,
 }
 
+impl Validity {
+    /// Whether a certificate is valid at time `now`.
+    pub fn includes(&self, now: SystemTime) -> bool {
+        (self.from..self.until).contains(&now)
+    }
+}
+
 /// A certificate ready for handshakes.
 #[derive(Debug)]
 pub struct Certified {
