@@ -68,14 +68,17 @@ impl Choice {
         let (mut first, mut yielding) = (NamedKeys::default(), NamedKeys::default());
         let timed = |one: &Certified| TimedKey { key: one.key.clone(), valid: one.valid };
         for certified in certificates {
+            // A tenant's certificate has as many names as it likes.
+            let yields: HashSet<&String> = certified.yields.iter().collect();
             for name in &certified.names {
-                match certified.yields.contains(name) {
+                match yields.contains(name) {
                     true => yielding.add(name, timed(certified)),
                     false => first.add(name, timed(certified)),
                 }
             }
         }
-        let default: &[String] = certificates.first().map_or(&[], |first| &first.names);
+        let default: HashSet<&String> =
+            certificates.iter().take(1).flat_map(|first| &first.names).collect();
         let is_first = |(number, certified): &(usize, &Certified)| {
             *number == 0 || certified.names.iter().any(|name| default.contains(name))
         };

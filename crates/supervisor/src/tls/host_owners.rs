@@ -11,6 +11,9 @@ use maitred_tls::{Fault, FileWriter, Pair};
 /// Write permission of the group, which is the mask of an access control list, and of all.
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 
+/// Most hosts that a warning about a file names.
+const MAX_SHOWN: usize = 5;
+
 /// A host of a site, and the user of its pool, if it is known.
 #[derive(Debug)]
 struct OwnedHost {
@@ -68,11 +71,15 @@ impl HostOwners {
         let note = |pair: &Pair| {
             let hosts: Vec<&str> = pair.yields.iter().filter(is_host).map(String::as_str).collect();
             (!hosts.is_empty()).then(|| {
+                let more = match hosts.len().saturating_sub(MAX_SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
                 format!(
-                    "{}: others than root and the user of {} may write it: any other certificate \
-                     for these is used before it",
+                    "{}: others than root and the user of {}{more} may write it: any other \
+                     certificate for these is used before it",
                     pair.cert.path.display(),
-                    hosts.join(", ")
+                    hosts[..hosts.len().min(MAX_SHOWN)].join(", ")
                 )
             })
         };
@@ -172,5 +179,17 @@ mod tests {
         assert_eq!(of("a.host.example", FileWriter::User(A)), "");
         let unknown = vec![OwnedHost { host: Host::Exact("c.example".to_owned()), uid: None }];
         assert_eq!(foreign(&["c.example"], unknown, FileWriter::User(A)), "c.example");
+    }
+
+    #[test]
+    fn a_warning_about_a_file_names_a_few_hosts_and_counts_the_rest() {
+        use maitred_tls::PemFile;
+        let file = PemFile::new("site.pem".into(), b"");
+        let yields: Vec<String> = (0..1000).map(|number| format!("{number}.example")).collect();
+        let pair = Pair { yields, ..Pair::new(file.clone(), file) };
+        let notes = HostOwners(vec![below("example", B)]).notes(&[pair]);
+        let start = "site.pem: others than root and the user of 0.example, 1.example, 2.example, \
+                     3.example, 4.example and 995 more may write it: ";
+        assert!(notes.len() == 1 && notes[0].starts_with(start), "{notes:?}");
     }
 }
