@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use maitred_tests::http::{self, Request};
+use maitred_tests::outside::{self, text};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode,
 };
@@ -96,5 +97,35 @@ fn an_expired_certificate_by_acme_is_not_shown_before_a_valid_file_that_others_c
     let (root, address) = (site(), ports::free_address());
     let server = Setup::new(root.path()).hosts(&["a.example"]).tls(address, &lines).start();
     assert_eq!(shown(&authority, address, &["-servername", "a.example"]), "file");
+    server.stop();
+}
+
+#[test]
+fn a_check_does_not_warn_of_a_file_of_the_pools_user() {
+    if !is_root() {
+        return;
+    }
+    let (authority, acme, tenant) = (Authority::default(), public_folder(), public_folder());
+    let own = of_tenant(tenant.path(), &authority.issue("own", &["a.example"]));
+    let other = authority.issue("other", &["other.example"]);
+    let lines = [
+        format!("certificates = [{}]", own.toml()),
+        stored(acme.path(), "other.example", &authority, &other),
+    ];
+    let (root, address) = (site(), ports::free_address());
+    let server = setup(root.path(), address, &lines)
+        .site(&others_site(root.path(), "other.example"))
+        .start();
+    let check = || {
+        let file = server.configuration();
+        let output = outside::maitred(&["check", file.to_str().expect("a path is text")]);
+        text(&[output.stdout, output.stderr].concat())
+    };
+    let said = check();
+    assert!(said.contains("other.example: its certificate expires "), "{said}");
+    assert!(!said.contains("may write it") && !said.contains(" a.example:"), "{said}");
+    set_mode(&own.cert, 0o664);
+    let said = check();
+    assert!(said.contains("others than root and the user of a.example may write it"), "{said}");
     server.stop();
 }
