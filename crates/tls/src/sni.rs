@@ -199,4 +199,11 @@ mod tests {
         let both = [yielding(certified(ECDSA, valid())), certified(ECDSA, valid())];
         assert_eq!(shown(&both, &[ECDSA]), Some(1));
     }
+
+    #[test]
+    fn a_client_that_can_use_no_other_gets_the_certificate_that_yields() {
+        let all = [yielding(certified(ED25519, valid())), certified(ECDSA, valid())];
+        assert_eq!(shown(&all, &[ED25519]), Some(0));
+        assert_eq!(shown(&all, &[ED25519, ECDSA]), Some(1));
+    }
 }
