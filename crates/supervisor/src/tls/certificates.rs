@@ -33,9 +33,16 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long files have to be unchanged before they are read: a renewal writes several.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// A file's identity and last change.
+/// A file's identity and last change, and who may have written it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct FileStamp(u64, u64, i64, i64, u64);
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    seconds: i64,
+    nanoseconds: i64,
+    bytes: u64,
+    writer: FileWriter,
+}
 
 type FileStamps = Vec<Option<FileStamp>>;
 
@@ -211,7 +218,7 @@ impl Certificates {
             return false;
         }
         if !self.faults.is_empty() {
-            // Changed rights of a file do not show in its stamp.
+            // Changed rights to read a file do not show in its stamp.
             self.next_look = now + BAD_CERTIFICATES_CHECKED_EVERY;
         }
         if !is_same && self.changing.as_ref() != Some(&found) {
@@ -275,7 +282,14 @@ fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
 fn stamps(tls: &Tls) -> FileStamps {
     let stamp = |path: &PathBuf| {
         let found = fs::metadata(path).ok()?;
-        Some(FileStamp(found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+        Some(FileStamp {
+            device: found.dev(),
+            inode: found.ino(),
+            seconds: found.mtime(),
+            nanoseconds: found.mtime_nsec(),
+            bytes: found.size(),
+            writer: host_owners::writer_of(&found),
+        })
     };
     files(tls).map(stamp).collect()
 }
@@ -439,5 +453,21 @@ mod tests {
             fault.starts_with("/dev/zero: it cannot be read: it is no regular file"),
             "{fault}"
         );
+    }
+
+    #[test]
+    fn changed_rights_to_write_a_certificate_are_noticed_without_a_change_of_its_contents() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_path_buf();
+        let certificates = vec![CertificateFiles { cert: path.clone(), key: path }];
+        let tls = Tls { certificates, ..Tls::default() };
+        let of = |mode| {
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode)).unwrap();
+            stamps(&tls)
+        };
+        let before = of(0o644);
+        assert_eq!(of(0o640), before);
+        assert_ne!(of(0o664), before);
     }
 }
