@@ -138,6 +138,30 @@ impl Authority {
     }
 }
 
+/// The setting of an authority that nothing reaches, with the stored certificate of a host.
+///
+/// # Panics
+/// When the files cannot be written.
+pub fn stored(
+    folder: &Path,
+    host: &str,
+    authority: &Authority,
+    certificate: &Certificate,
+) -> String {
+    let of_authority = folder.join("127.0.0.1-1-directory");
+    fs::create_dir_all(&of_authority).expect("the store can be made");
+    let read = |path: &Path| fs::read_to_string(path).expect("the store can be made");
+    let both = format!("{}{}", read(&certificate.key), read(&certificate.cert));
+    let file = of_authority.join(format!("{host}.pem"));
+    fs::write(&file, both).expect("the store can be made");
+    set_mode(&file, 0o600);
+    format!(
+        "acme = {{ terms_agreed = true, directory = \"https://127.0.0.1:1/directory\", \
+         ca = {:?}, folder = {folder:?} }}",
+        authority.ca()
+    )
+}
+
 /// Runs curl, which trusts `authority` only and asks for `https://localhost` at `address`.
 ///
 /// # Panics

@@ -1,5 +1,6 @@
 //! Listening sockets: those that others have opened for us, and those of FastCGI listeners.
 
+use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
@@ -130,6 +131,33 @@ fn a_socket_that_another_server_listens_on_is_left_alone() {
         let root = site();
         let params = Params::get(&root.path().display().to_string(), "/hello.php");
         assert!(daemon.listener().ask(&params, b"").is_ok());
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_reload_keeps_a_socket_that_its_owner_has_linked_or_moved() {
+    for which in Which::BOTH {
+        let mut daemon = Daemon::start(which, &usual(""));
+        let (path, moved) = (daemon.place().file("www.sock"), daemon.place().file("moved.sock"));
+        let mut reload = || {
+            let mark = daemon.log().mark();
+            daemon.signal(Signal::USR2);
+            daemon.expect_log(mark, "ready to handle connections");
+        };
+        fs::hard_link(&path, &moved).expect("a link can be made");
+        reload();
+        fs::remove_file(&path).expect("it can be removed");
+        let other = UnixListener::bind(&path).expect("another socket can be made");
+        reload();
+        let root = site();
+        let params = Params::get(&root.path().display().to_string(), "/hello.php");
+        let answer = daemon.place().listener("moved.sock").ask(&params, b"");
+        assert_eq!(answer.expect("an answer").body(), "hello", "{which:?}");
+        drop(other);
+        for file in [path, moved] {
+            fs::remove_file(file).expect("it can be removed");
+        }
         daemon.stop();
     }
 }

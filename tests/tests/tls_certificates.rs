@@ -7,8 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::outside::{succeeded, text};
-use maitred_tests::server::{Setup, WEB_USER, give_to_web_user, is_root, public_folder, set_mode};
-use maitred_tests::tls::{Authority, Certificate, ECDSA, RSA, s_client, served, shown, site};
+use maitred_tests::server::{Setup, WEB_USER, give_to_web_user, is_root, public_folder};
+use maitred_tests::tls::{
+    Authority, Certificate, ECDSA, RSA, s_client, served, shown, site, stored,
+};
 use maitred_tests::{Target, ports, wait};
 
 #[test]
@@ -329,22 +331,6 @@ fn changed_files_are_noticed_while_the_server_runs_and_rubbish_is_said_once() {
     let lines = bad.server.log().since(mark);
     let errors = lines.iter().filter(|line| line.contains("ERROR") && line.contains(said));
     assert_eq!(errors.count(), 1);
-}
-
-/// The setting of an authority that nothing reaches, with the stored certificate of a host.
-fn stored(folder: &Path, host: &str, authority: &Authority, certificate: &Certificate) -> String {
-    let of_authority = folder.join("127.0.0.1-1-directory");
-    fs::create_dir_all(&of_authority).expect("the store can be made");
-    let read = |path: &Path| fs::read_to_string(path).expect("the store can be made");
-    let both = format!("{}{}", read(&certificate.key), read(&certificate.cert));
-    let file = of_authority.join(format!("{host}.pem"));
-    fs::write(&file, both).expect("the store can be made");
-    set_mode(&file, 0o600);
-    format!(
-        "acme = {{ terms_agreed = true, directory = \"https://127.0.0.1:1/directory\", \
-         ca = {:?}, folder = {folder:?} }}",
-        authority.ca()
-    )
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub use model::collector::{Collector, Syslog, SyslogServer};
 pub use model::config::{Config, Listening};
 pub use model::confinement::{Confinement, CoreSize, GroupLimits, NoNewPrivileges};
 pub use model::development::{DEVELOPMENT_STOP_TIMEOUT, Development};
-pub use model::host::Host;
+pub use model::host::{Host, is_host_name};
 pub use model::job::{IoPriority, Job, Missed, Overlap, PHP, Restart, Scaling, Schedule};
 pub use model::listener::{Address, DEFAULT_SOCKET_MODE, FastcgiListener};
 pub use model::log_format::{self, LogFormat};

@@ -272,7 +272,7 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     }
     let wrong =
         |said: String| Error::Setting { section: Section::Tls, setting: "certificates", said };
-    let found = match Certificates::of(config, None) {
+    let found = match certificates_of(config) {
         Ok(certificates) => {
             let faults = certificates.iter().flat_map(Certificates::faults);
             faults.map(|fault| wrong(fault.sentence)).collect()
@@ -286,6 +286,13 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     unwritable.extend(config.admin_socket.as_deref().and_then(admin::unwritable_folder));
     findings.mistakes.extend(Error::located(unwritable, file));
     findings.all()
+}
+
+/// The certificates as the server reads them: their files yield by the users of pools.
+fn certificates_of(config: &Config) -> Result<Option<Certificates>, Error> {
+    let mut config = config.clone();
+    identity::find_users(&mut config);
+    Certificates::of(&config, None)
 }
 
 /// The mistakes of a configuration that concern PHP: missing programs and libraries, unknown
@@ -319,7 +326,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let own = own.chain(identity::admin_is_open(config));
     let own = own.chain(identity::fuse_is_open(config));
     // Bad certificates are mistakes, and reported as such.
-    let certificates = Certificates::of(config, None).ok().flatten();
+    let certificates = certificates_of(config).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
     own.chain(cgroups::obstacle(config))
         .chain(complaints.into_iter().flatten())
@@ -336,7 +343,7 @@ pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
 
 /// The stored certificates of the hosts with ACME: one sentence each.
 pub fn issued_hosts(config: &Config) -> Vec<String> {
-    let certificates = Certificates::of(config, None).ok().flatten();
+    let certificates = certificates_of(config).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
     hosts.map(tls::acme::hosts::in_words).collect()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use maitred_config::is_host_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
@@ -23,6 +24,13 @@ pub struct Validity {
     pub from: SystemTime,
     /// Its end.
     pub until: SystemTime,
+}
+
+impl Validity {
+    /// Whether a certificate is valid at time `now`.
+    pub fn includes(&self, now: SystemTime) -> bool {
+        (self.from..self.until).contains(&now)
+    }
 }
 
 /// A certificate ready for handshakes.
@@ -188,6 +196,8 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
             names.collect()
         }
     };
-    let names = names.into_iter();
+    // A tenant puts any text into a certificate of its own, such as lines for the log.
+    let can_be_asked_for = |name: &String| is_host_name(name.strip_prefix("*.").unwrap_or(name));
+    let names = names.into_iter().filter(can_be_asked_for);
     names.map(|name| name.to_ascii_lowercase()).collect()
 }

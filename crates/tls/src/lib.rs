@@ -24,7 +24,7 @@ pub use fault::Fault;
 pub use local_authority::{
     AUTHORITY_NAME, CERTIFICATE_AGE, KeyAndCertificate, LocalAuthority, permits,
 };
-pub use material::{Clients, Material, Pair, PemFile};
+pub use material::{Clients, FileWriter, Material, Pair, PemFile};
 pub use server::{Server, examine, expiries, host_names};
 pub use shared_key::{MAX_KEY_BYTES, SharedKey, peer_key};
 pub use tickets::Secret;

@@ -63,12 +63,28 @@ pub struct Pair {
     /// Names for which any other certificate is used before it.
     #[serde(default)]
     pub yields: Vec<String>,
+    /// Who may have written the certificate.
+    #[serde(default)]
+    pub writer: FileWriter,
+}
+
+/// Who may have written a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileWriter {
+    /// The server's user, or root.
+    Server,
+    /// This user.
+    User(u32),
+    /// Users of a group, of a list, or all; or it is not known.
+    #[default]
+    Several,
 }
 
 impl Pair {
-    /// A pair that yields to no other.
+    /// A pair of the server's own, which yields to no other.
     pub fn new(cert: PemFile, key: PemFile) -> Pair {
-        Pair { cert, key, yields: Vec::new() }
+        Pair { cert, key, yields: Vec::new(), writer: FileWriter::Server }
     }
 }
 

@@ -256,6 +256,15 @@ mod tests {
         assert!(examined(&["a.com", "*.com"]).is_err());
     }
 
+    #[test]
+    fn text_that_is_no_host_name_is_no_name_of_a_certificate() {
+        let authority = authority();
+        let hosts = ["a.com", "x\n2026-12-01 ERROR forged", "\u{1b}[2J.com", "*.B.com", "*", ""];
+        let [cert, key] = issue_for(&authority, &hosts);
+        let pair = Pair::new(file("cert", &cert), file("key", &key));
+        assert_eq!(host_names(&pair).unwrap(), ["a.com", "*.b.com"]);
+    }
+
     /// The kind of the handshake, and whether the server knows a certificate of the client.
     fn handshake(server: &Server, client: &Arc<ClientConfig>) -> (HandshakeKind, bool) {
         let name = "localhost".try_into().unwrap();

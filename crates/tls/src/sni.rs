@@ -2,14 +2,22 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::certificate::Certified;
+use crate::certificate::{Certified, Validity};
 
-type CertifiedKeys = Vec<Arc<CertifiedKey>>;
+/// A certificate with its key, and its validity.
+#[derive(Debug, Clone)]
+struct TimedKey {
+    key: Arc<CertifiedKey>,
+    valid: Validity,
+}
+
+type TimedKeys = Vec<TimedKey>;
 
 /// All certificates, by their names.
 #[derive(Debug)]
@@ -19,7 +27,7 @@ pub struct Choice {
     yielding: NamedKeys,
     /// For clients without SNI or with an unknown name: those with the names of the first
     /// certificate.
-    others: CertifiedKeys,
+    others: TimedKeys,
     /// Hosts that get no certificate of others.
     closed: HashSet<String>,
 }
@@ -27,18 +35,18 @@ pub struct Choice {
 /// Certificates by their names.
 #[derive(Debug, Default)]
 struct NamedKeys {
-    exact: HashMap<String, CertifiedKeys>,
+    exact: HashMap<String, TimedKeys>,
     /// Those for `*.NAME`, by NAME.
-    below: HashMap<String, CertifiedKeys>,
+    below: HashMap<String, TimedKeys>,
 }
 
 impl NamedKeys {
-    fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) {
+    fn add(&mut self, name: &str, key: TimedKey) {
         let keys = match name.strip_prefix("*.") {
             Some(parent) => self.below.entry(parent.to_owned()).or_default(),
             None => self.exact.entry(name.to_owned()).or_default(),
         };
-        keys.push(Arc::clone(key));
+        keys.push(key);
     }
 
     fn covers(&self, name: &str) -> bool {
@@ -48,7 +56,7 @@ impl NamedKeys {
         }
     }
 
-    fn of(&self, host: &str) -> Option<&CertifiedKeys> {
+    fn of(&self, host: &str) -> Option<&TimedKeys> {
         let below = |host: &str| self.below.get(host.split_once('.')?.1);
         self.exact.get(host).or_else(|| below(host))
     }
@@ -58,15 +66,19 @@ impl Choice {
     /// The choice among `certificates`. The hosts in `closed` get one only if it names them.
     pub fn among(certificates: &[Certified], closed: &[String]) -> Choice {
         let (mut first, mut yielding) = (NamedKeys::default(), NamedKeys::default());
+        let timed = |one: &Certified| TimedKey { key: one.key.clone(), valid: one.valid };
         for certified in certificates {
+            // A tenant's certificate has as many names as it likes.
+            let yields: HashSet<&String> = certified.yields.iter().collect();
             for name in &certified.names {
-                match certified.yields.contains(name) {
-                    true => yielding.add(name, &certified.key),
-                    false => first.add(name, &certified.key),
+                match yields.contains(name) {
+                    true => yielding.add(name, timed(certified)),
+                    false => first.add(name, timed(certified)),
                 }
             }
         }
-        let default: &[String] = certificates.first().map_or(&[], |first| &first.names);
+        let default: HashSet<&String> =
+            certificates.iter().take(1).flat_map(|first| &first.names).collect();
         let is_first = |(number, certified): &(usize, &Certified)| {
             *number == 0 || certified.names.iter().any(|name| default.contains(name))
         };
@@ -74,7 +86,7 @@ impl Choice {
         Choice {
             first,
             yielding,
-            others: others.map(|(_, certified)| certified.key.clone()).collect(),
+            others: others.map(|(_, certified)| timed(certified)).collect(),
             closed: closed.iter().cloned().collect(),
         }
     }
@@ -96,31 +108,102 @@ impl Choice {
                 && below(host).is_some_and(|name| self.closed.contains(&name))
     }
 
-    fn named(&self, host: &str) -> Option<&CertifiedKeys> {
-        self.first.of(host).or_else(|| self.yielding.of(host))
+    /// Those with the name of a host, in the order in which they are used.
+    fn named(&self, host: &str) -> impl Iterator<Item = &TimedKey> {
+        [self.first.of(host), self.yielding.of(host)].into_iter().flatten().flatten()
     }
 
-    /// The certificate for a host, among those with signature schemes of the client. A name with
-    /// `*.` matches one label (RFC 6125 §6.4.3).
+    /// The certificate for a host, among those with signature schemes of the client: the first that
+    /// is valid, or else the first. A name with `*.` matches one label (RFC 6125 §6.4.3).
     fn choose(
         &self,
         host: Option<&str>,
         schemes: &[SignatureScheme],
+        now: SystemTime,
     ) -> Option<&Arc<CertifiedKey>> {
         let host = host.map(str::to_ascii_lowercase);
-        let named = host.as_deref().and_then(|host| self.named(host));
-        if named.is_none() && host.as_deref().is_some_and(|host| self.is_closed(host)) {
-            return None;
+        let mut keys: Vec<_> = host.iter().flat_map(|host| self.named(host)).collect();
+        if keys.is_empty() {
+            if host.as_deref().is_some_and(|host| self.is_closed(host)) {
+                return None;
+            }
+            keys.extend(&self.others);
         }
-        let understood = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
-        let keys = named.unwrap_or(&self.others);
-        keys.iter().find(understood)
+        keys.retain(|one| one.key.key.choose_scheme(schemes).is_some());
+        let valid = keys.iter().find(|one| one.valid.includes(now));
+        valid.or(keys.first()).map(|one| &one.key)
     }
 }
 
 impl ResolvesServerCert for Choice {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let chosen = self.choose(client.server_name(), client.signature_schemes());
+        let now = SystemTime::now();
+        let chosen = self.choose(client.server_name(), client.signature_schemes(), now);
         chosen.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+
+    use super::*;
+    use crate::material::{Pair, PemFile};
+
+    const ECDSA: SignatureScheme = SignatureScheme::ECDSA_NISTP256_SHA256;
+    const ED25519: SignatureScheme = SignatureScheme::ED25519;
+
+    /// A certificate for `a.example` until `until`, with this kind of key.
+    fn certified(kind: SignatureScheme, until: SystemTime) -> Certified {
+        let key = match kind {
+            ED25519 => KeyPair::generate_for(&PKCS_ED25519),
+            _ => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        };
+        let key = key.unwrap();
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        params.not_before = SystemTime::UNIX_EPOCH.into();
+        params.not_after = until.into();
+        let file = |text: &str| PemFile::new(Path::new("pem").to_owned(), text.as_bytes());
+        let cert = params.self_signed(&key).unwrap().pem();
+        let pair = Pair::new(file(&cert), file(&key.serialize_pem()));
+        Certified::read(&pair, &rustls::crypto::aws_lc_rs::default_provider()).unwrap()
+    }
+
+    fn yielding(certified: Certified) -> Certified {
+        Certified { yields: certified.names.clone(), ..certified }
+    }
+
+    /// Which of `certificates` clients with these schemes are shown.
+    fn shown(certificates: &[Certified], schemes: &[SignatureScheme]) -> Option<usize> {
+        let choice = Choice::among(certificates, &[]);
+        let chosen = choice.choose(Some("A.example"), schemes, SystemTime::now())?;
+        certificates.iter().position(|one| Arc::ptr_eq(&one.key, chosen))
+    }
+
+    fn valid() -> SystemTime {
+        SystemTime::now() + Duration::from_secs(86400)
+    }
+
+    fn expired() -> SystemTime {
+        SystemTime::now() - Duration::from_secs(86400)
+    }
+
+    #[test]
+    fn an_expired_certificate_goes_after_a_valid_one_that_yields() {
+        let all = |second| [yielding(certified(ECDSA, second)), certified(ECDSA, expired())];
+        assert_eq!(shown(&all(valid()), &[ECDSA]), Some(0));
+        assert_eq!(shown(&all(expired()), &[ECDSA]), Some(1));
+        let both = [yielding(certified(ECDSA, valid())), certified(ECDSA, valid())];
+        assert_eq!(shown(&both, &[ECDSA]), Some(1));
+    }
+
+    #[test]
+    fn a_client_that_can_use_no_other_gets_the_certificate_that_yields() {
+        let all = [yielding(certified(ED25519, valid())), certified(ECDSA, valid())];
+        assert_eq!(shown(&all, &[ED25519]), Some(0));
+        assert_eq!(shown(&all, &[ED25519, ECDSA]), Some(1));
     }
 }

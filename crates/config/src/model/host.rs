@@ -67,7 +67,8 @@ impl std::fmt::Display for Host {
     }
 }
 
-pub(crate) fn is_host_name(name: &str) -> bool {
+/// Whether clients can ask for a host of this name: labels of letters, digits, `-` and `_`.
+pub fn is_host_name(name: &str) -> bool {
     name.len() <= MAX_HOST_BYTES
         && name.split('.').all(|label| {
             (1..=MAX_LABEL_BYTES).contains(&label.len())

@@ -56,7 +56,7 @@ pub struct FileId(u64, u64);
 /// Removes the file of a socket, if `path` is still a name of it.
 pub fn remove_own(path: &Path, id: FileId) {
     if let Ok(named) = Named::at(path)
-        && SocketFile::of(&named).is_ok_and(|file| file.id() == id)
+        && SocketFile::known_as(&named, id).is_ok()
     {
         let _ = named.remove();
     }
@@ -211,6 +211,22 @@ impl SocketFile {
         SocketFile::found(named.look()?.ok_or(Errno::NOENT)?)
     }
 
+    /// The socket at `path`, if it is this one. Its owner may have given it further names.
+    ///
+    /// # Errors
+    /// As [`SocketFile::at`], or when it is another.
+    pub fn known(path: &Path, id: FileId) -> io::Result<SocketFile> {
+        SocketFile::known_as(&Named::at(path)?, id)
+    }
+
+    fn known_as(named: &Named, id: FileId) -> io::Result<SocketFile> {
+        let found = SocketFile::of_any_names(named.look()?.ok_or(Errno::NOENT)?)?;
+        match found.id == id {
+            true => Ok(found),
+            false => Err(io::Error::other("the file of its name is not the one we made")),
+        }
+    }
+
     /// The socket of this name that `owner` has just created. A user who may write to the folder
     /// can have moved another there since.
     fn made_by(owner: u32, named: &Named) -> io::Result<SocketFile> {
@@ -224,7 +240,14 @@ impl SocketFile {
     }
 
     fn found(place: OpenedPath) -> io::Result<SocketFile> {
-        if place.facts.kind() != FileType::Socket || place.facts.names != 1 {
+        match place.facts.names {
+            1 => SocketFile::of_any_names(place),
+            _ => Err(io::Error::other("something else lies there")),
+        }
+    }
+
+    fn of_any_names(place: OpenedPath) -> io::Result<SocketFile> {
+        if place.facts.kind() != FileType::Socket {
             return Err(io::Error::other("something else lies there"));
         }
         let (device, inode) = place.facts.id;

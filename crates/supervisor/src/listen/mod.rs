@@ -90,6 +90,14 @@ pub struct KnownListeners<'a> {
     pub unaccepted: &'a [Listener],
 }
 
+impl KnownListeners<'_> {
+    /// Whether this one is in use, by whatever name clients can reach it.
+    fn has(&self, one: Listening<'_>) -> bool {
+        let (address, clients) = (one.address(), clients_of(one));
+        self.in_use.iter().any(|other| other.asked == address && other.clients == clients)
+    }
+}
+
 /// Opens the listeners that are not `known`.
 ///
 /// # Errors
@@ -145,6 +153,12 @@ fn open_in(
                     NewListener { one, listener, rights, threads: threads as usize, tcp: &tcp };
                 match asked.open(inherited) {
                     Ok(listener) => opened.new.push(listener),
+                    // As php-fpm, which does not look at the file of an inherited socket.
+                    Err(why) if config.fpm.is_some() && known.has(one) => {
+                        warn!("{why}; the socket that is in use stays");
+                        opened.stays.extend(listener.map(|named| named.listener.clone()));
+                        opened.rights.extend(listener.map(|_| asked.rights.clone()));
+                    }
                     Err(why) => opened.lost.push(of_pool(config, one, why)?),
                 }
             }

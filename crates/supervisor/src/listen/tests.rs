@@ -229,6 +229,24 @@ fn a_socket_whose_file_has_gone_is_made_again() {
 }
 
 #[test]
+fn a_socket_that_its_owner_has_linked_stays_and_gets_other_rights() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = socket(&folder);
+    let with_mode = |mode| {
+        let listener = FastcgiListener { mode, ..unix_listener(&path) };
+        config(&[], vec![listener])
+    };
+    let mut listeners = opened(&with_mode(0o666)).unwrap();
+    std::fs::hard_link(&path, folder.path().join("link")).unwrap();
+    let change = others(&with_mode(0o600), &listeners);
+    assert_eq!((change.new.len(), change.lost.len(), change.stays.len()), (0, 0, 1));
+    change.adjust(&mut listeners);
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    drop(listeners);
+    assert!(!path.exists());
+}
+
+#[test]
 fn an_address_that_gets_other_clients_keeps_its_sockets() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();

@@ -58,7 +58,7 @@ impl OwnFile {
 
     /// Whether the file still exists under its name.
     pub fn is_there(&self) -> bool {
-        SocketFile::at(&self.0.path).is_ok_and(|file| file.id() == self.0.id)
+        SocketFile::known(&self.0.path, self.0.id).is_ok()
     }
 
     /// Changes who may connect, if that differs from the present access.
@@ -69,10 +69,7 @@ impl OwnFile {
         if *rights == self.0.rights {
             return Ok(());
         }
-        let file = SocketFile::at(&self.0.path)?;
-        if file.id() != self.0.id {
-            return Err(io::Error::other("the file of its name is not the one we made"));
-        }
+        let file = SocketFile::known(&self.0.path, self.0.id)?;
         if !self.0.rights.has_list() && !rights.has_list() {
             file.set_mode(rights.mode)?;
         } else {

@@ -13,7 +13,7 @@ use maitred_config::{CertificateFiles, ClientCertificates, Config, Tls};
 use maitred_control::ToFront;
 use maitred_os::shared;
 use maitred_os::walk::{self, Rule};
-use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Validity};
+use maitred_tls::{Clients, Fault, FileWriter, Material, Pair, PemFile, Secret, Server, Validity};
 use tracing::{error, info, warn};
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::peer::Peer;
 use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
-use crate::tls::host_owners::{FileWriter, HostOwners};
+use crate::tls::host_owners::{self, HostOwners};
 
 /// Largest file, in bytes: all roots of browsers are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -33,9 +33,16 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long files have to be unchanged before they are read: a renewal writes several.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// A file's identity and last change.
+/// A file's identity and last change, and who may have written it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct FileStamp(u64, u64, i64, i64, u64);
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    seconds: i64,
+    nanoseconds: i64,
+    bytes: u64,
+    writer: FileWriter,
+}
 
 type FileStamps = Vec<Option<FileStamp>>;
 
@@ -211,7 +218,7 @@ impl Certificates {
             return false;
         }
         if !self.faults.is_empty() {
-            // Changed rights of a file do not show in its stamp.
+            // Changed rights to read a file do not show in its stamp.
             self.next_look = now + BAD_CERTIFICATES_CHECKED_EVERY;
         }
         if !is_same && self.changing.as_ref() != Some(&found) {
@@ -275,7 +282,14 @@ fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
 fn stamps(tls: &Tls) -> FileStamps {
     let stamp = |path: &PathBuf| {
         let found = fs::metadata(path).ok()?;
-        Some(FileStamp(found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+        Some(FileStamp {
+            device: found.dev(),
+            inode: found.ino(),
+            seconds: found.mtime(),
+            nanoseconds: found.mtime_nsec(),
+            bytes: found.size(),
+            writer: host_owners::writer_of(&found),
+        })
     };
     files(tls).map(stamp).collect()
 }
@@ -340,7 +354,8 @@ fn pairs(
             loss: loss.clone(),
             sentence: fault.to_string(),
         }));
-        pairs.extend(old.cloned());
+        // The hosts and their users may be others than when it was read.
+        pairs.extend(old.and_then(|pair| owners.with_yields(pair.clone()).ok()));
     }
     pairs
 }
@@ -349,10 +364,8 @@ fn pairs(
 fn usable(files: &CertificateFiles, owners: &HostOwners) -> Result<Pair, Vec<Fault>> {
     match (read_with_writer(&files.cert), read_file(&files.key)) {
         (Ok(WrittenFile { file, writer }), Ok(key)) => {
-            let mut pair = Pair::new(file, key);
-            let names = maitred_tls::host_names(&pair).map_err(|fault| vec![fault])?;
-            pair.yields = owners.foreign(&names, writer);
-            Ok(pair)
+            let pair = Pair { writer, ..Pair::new(file, key) };
+            owners.with_yields(pair).map_err(|fault| vec![fault])
         }
         (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),
     }
@@ -401,7 +414,7 @@ fn read_with_writer(path: &Path) -> Result<WrittenFile, Fault> {
     // A certificate may be in a tenant's folder: a link there leads to no key of another user.
     let opened = walk::open_to_read(path, Rule::of_reader());
     let read = opened.and_then(|file| {
-        writer = FileWriter::of(&file.metadata()?);
+        writer = host_owners::writer_of(&file.metadata()?);
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)
     });
     if let Err(why) = read {
@@ -440,5 +453,21 @@ mod tests {
             fault.starts_with("/dev/zero: it cannot be read: it is no regular file"),
             "{fault}"
         );
+    }
+
+    #[test]
+    fn changed_rights_to_write_a_certificate_are_noticed_without_a_change_of_its_contents() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_path_buf();
+        let certificates = vec![CertificateFiles { cert: path.clone(), key: path }];
+        let tls = Tls { certificates, ..Tls::default() };
+        let of = |mode| {
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode)).unwrap();
+            stamps(&tls)
+        };
+        let before = of(0o644);
+        assert_eq!(of(0o640), before);
+        assert_ne!(of(0o664), before);
     }
 }

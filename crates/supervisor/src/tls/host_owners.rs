@@ -6,10 +6,13 @@ use std::os::unix::fs::MetadataExt;
 
 use maitred_config::{Config, Destination, Host, PoolUser, Site};
 use maitred_os::users;
-use maitred_tls::Pair;
+use maitred_tls::{Fault, FileWriter, Pair};
 
 /// Write permission of the group, which is the mask of an access control list, and of all.
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
+
+/// Most hosts that a warning about a file names.
+const MAX_SHOWN: usize = 5;
 
 /// A host of a site, and the user of its pool, if it is known.
 #[derive(Debug)]
@@ -18,26 +21,13 @@ struct OwnedHost {
     uid: Option<u32>,
 }
 
-/// Who may have written a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileWriter {
-    /// The server's user, or root.
-    Server,
-    /// This user.
-    User(u32),
-    /// Users of a group, of a list, or all.
-    Several,
-}
-
-impl FileWriter {
-    /// Who may have written an open file. Its folder does not matter: a user that can replace it
-    /// there owns the new one.
-    pub fn of(file: &Metadata) -> FileWriter {
-        match file.uid() {
-            _ if file.mode() & GROUP_OR_OTHERS_WRITE != 0 => FileWriter::Several,
-            uid if users::is_trusted(uid) => FileWriter::Server,
-            uid => FileWriter::User(uid),
-        }
+/// Who may have written an open file. Its folder does not matter: a user that can replace it there
+/// owns the new one.
+pub fn writer_of(file: &Metadata) -> FileWriter {
+    match file.uid() {
+        _ if file.mode() & GROUP_OR_OTHERS_WRITE != 0 => FileWriter::Several,
+        uid if users::is_trusted(uid) => FileWriter::Server,
+        uid => FileWriter::User(uid),
     }
 }
 
@@ -56,8 +46,17 @@ impl HostOwners {
         HostOwners(config.sites.iter().flat_map(owned).collect())
     }
 
-    /// The names of a certificate that are not its writer's alone.
-    pub fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
+    /// A certificate that yields to others for the names that are not its writer's alone.
+    ///
+    /// # Errors
+    /// A fault of the certificate or its key.
+    pub fn with_yields(&self, mut pair: Pair) -> Result<Pair, Fault> {
+        let names = maitred_tls::host_names(&pair)?;
+        pair.yields = self.foreign(&names, pair.writer);
+        Ok(pair)
+    }
+
+    fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
         let is_own = |name: &str| match writer {
             FileWriter::Server => true,
             FileWriter::User(uid) => claimed(name, &self.0).iter().all(|one| one.uid == Some(uid)),
@@ -72,11 +71,15 @@ impl HostOwners {
         let note = |pair: &Pair| {
             let hosts: Vec<&str> = pair.yields.iter().filter(is_host).map(String::as_str).collect();
             (!hosts.is_empty()).then(|| {
+                let more = match hosts.len().saturating_sub(MAX_SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
                 format!(
-                    "{}: others than root and the user of {} may write it: any other certificate \
-                     for these is used before it",
+                    "{}: others than root and the user of {}{more} may write it: any other \
+                     certificate for these is used before it",
                     pair.cert.path.display(),
-                    hosts.join(", ")
+                    hosts[..hosts.len().min(MAX_SHOWN)].join(", ")
                 )
             })
         };
@@ -144,7 +147,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let of = |mode| {
             file.set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
-            FileWriter::of(&file.metadata().unwrap())
+            writer_of(&file.metadata().unwrap())
         };
         let writers = [0o644, 0o620, 0o602].map(of);
         assert_eq!(writers, [FileWriter::Server, FileWriter::Several, FileWriter::Several]);
@@ -176,5 +179,17 @@ mod tests {
         assert_eq!(of("a.host.example", FileWriter::User(A)), "");
         let unknown = vec![OwnedHost { host: Host::Exact("c.example".to_owned()), uid: None }];
         assert_eq!(foreign(&["c.example"], unknown, FileWriter::User(A)), "c.example");
+    }
+
+    #[test]
+    fn a_warning_about_a_file_names_a_few_hosts_and_counts_the_rest() {
+        use maitred_tls::PemFile;
+        let file = PemFile::new("site.pem".into(), b"");
+        let yields: Vec<String> = (0..1000).map(|number| format!("{number}.example")).collect();
+        let pair = Pair { yields, ..Pair::new(file.clone(), file) };
+        let notes = HostOwners(vec![below("example", B)]).notes(&[pair]);
+        let start = "site.pem: others than root and the user of 0.example, 1.example, 2.example, \
+                     3.example, 4.example and 995 more may write it: ";
+        assert!(notes.len() == 1 && notes[0].starts_with(start), "{notes:?}");
     }
 }

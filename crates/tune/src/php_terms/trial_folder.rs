@@ -31,6 +31,9 @@ const KILL: Duration = Duration::from_secs(1);
 /// How often to check whether it is removed.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Longest pause between tries to remove it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The start of its name; the process id of the tuning and the pool's name follow.
 const NAME: &str = "maitred-tune-";
 
@@ -52,23 +55,30 @@ fn process_of(name: &str, section: &str) -> Option<i32> {
 /// Removes the folders of tunings that were killed. Call it before a trial is in force, which
 /// would stay so for as long as that takes.
 pub fn remove_left(section: &str) {
+    let (until, user) = (Instant::now() + REMOVAL, users::current().uid);
     for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
         let process = process_of(&entry.file_name().to_string_lossy(), section);
-        if process.is_some_and(|process| processes::began(process).is_none()) {
-            // Another user's folder stays.
-            remove(&entry.path());
+        let is_left = process.is_some_and(|process| processes::began(process).is_none());
+        let is_own = || entry.metadata().is_ok_and(|found| may_remove(user, found.uid()));
+        if is_left && is_own() {
+            remove(&entry.path(), until);
         }
     }
 }
 
-/// Removes a folder and what the pool's user has made of it, as far as there is time, and names one
-/// that stays.
-fn remove(folder: &Path) {
-    let until = Instant::now() + REMOVAL;
+/// Whether `user` can remove a folder of `owner` among the temporary files of all users.
+fn may_remove(user: u32, owner: u32) -> bool {
+    user == 0 || user == owner
+}
+
+/// Removes a folder and what the pool's user has made of it, as far as there is time before
+/// `until`, and names one that stays.
+fn remove(folder: &Path, until: Instant) {
     if users::is_root() {
         // From now on, a process of that user must have it open to create anything there.
         let _ = lchown(folder, Some(0), None);
     }
+    let mut pause = LOOK;
     while fs::symlink_metadata(folder).is_ok() && Instant::now() < until {
         match start_removal(folder) {
             Ok(mut command) => wait_until(&mut command, until),
@@ -79,7 +89,8 @@ fn remove(folder: &Path) {
             }
             Err(_) => {}
         }
-        sleep(LOOK);
+        sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
     if fs::symlink_metadata(folder).is_ok() {
         let line = format!("maitred: {} cannot be removed: remove it", folder.display());
@@ -174,7 +185,7 @@ impl TrialFolder {
 
 impl Drop for TrialFolder {
     fn drop(&mut self) {
-        remove(&self.path);
+        remove(&self.path, Instant::now() + REMOVAL);
     }
 }
 
@@ -254,5 +265,7 @@ mod tests {
         fs::create_dir_all(left.join("scripts")).unwrap();
         remove_left("left");
         assert!(!left.exists());
+        assert!(may_remove(5001, 5001) && may_remove(0, 5001));
+        assert!(!may_remove(5001, 5002), "it would be tried again until its time has passed");
     }
 }

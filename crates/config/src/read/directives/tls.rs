@@ -53,7 +53,8 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         takes: "a table such as { email = \"ops@example.com\", terms_agreed = true }",
         needs: Needs::Live,
         doc: "Automatic certificates (ACME) for every host of a site that none of `certificates` \
-              covers, renewed after two thirds of their lifetime. `terms_agreed` says that you \
+              covers, or only one whose file others than root and the user of the host's pool can \
+              write, renewed after two thirds of their lifetime. `terms_agreed` says that you \
               agree to the authority's terms of service. `directory` is the URL of another \
               authority than Let's Encrypt, and `ca` a PEM file with roots to verify its server \
               if the system's are not enough. `challenge` is \"http-01\" (port 80 must lead \

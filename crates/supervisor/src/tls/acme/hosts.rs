@@ -53,6 +53,8 @@ pub fn add_kept(
         if server.covers_first(name) {
             continue;
         }
+        // Until then the file has TLS for it, though it yields to the certificate.
+        let is_awaited = !server.covers(name);
         let is_closed = material.closed.iter().any(|closed| closed == name);
         let mut valid = None;
         match store.load(name).and_then(|pair| {
@@ -66,9 +68,9 @@ pub fn add_kept(
                 material.closed.retain(|closed| closed != name);
             }
             _ if is_closed => continue,
-            Ok(None) => material.awaited.push(name.to_owned()),
+            Ok(None) => material.awaited.extend(is_awaited.then(|| name.to_owned())),
             Err(fault) => {
-                material.awaited.push(name.to_owned());
+                material.awaited.extend(is_awaited.then(|| name.to_owned()));
                 let sentence = format!("{fault}; a new certificate is requested");
                 found.notes.push(sentence);
             }
