@@ -16,7 +16,8 @@ pub use stat::{Stat, cpu_ticks};
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// Bytes in the unit `kB` of the kernel's files.
 const KILOBYTE: u64 = 1024;
@@ -64,6 +65,21 @@ pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
     let percent = averages.find_map(|word| word.strip_prefix(window)?.strip_prefix('='))?;
     let percent: f64 = percent.parse().ok()?;
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// The text of a file of the kernel. Any user can have bytes that are not UTF-8 be in one, by the
+/// name of a process, of a folder above a mount point or of a socket: they are replaced, so that
+/// what others have in the same file is still read.
+///
+/// # Errors
+/// The system's error.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(lossy)
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// A file of a process, by its id or as `self`: `stat`, `status`, `smaps_rollup`. `None` for a
