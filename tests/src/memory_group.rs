@@ -95,11 +95,15 @@ impl MemoryGroup {
     /// When the group does not tell.
     pub fn used(&self) -> u64 {
         let used = self.group.number(self.files.1, "");
-        let dropped = ["total_inactive_file ", "inactive_file "]
-            .into_iter()
-            .find_map(|name| self.group.number("memory.stat", name));
+        let stat = |names: [&str; 2]| {
+            names.into_iter().find_map(|name| self.group.number("memory.stat", name)).unwrap_or(0)
+        };
+        let once = stat(["total_inactive_file ", "inactive_file "]);
+        let again = stat(["total_active_file ", "active_file "])
+            + self.group.number("memory.stat", "slab_reclaimable ").unwrap_or(0);
+        let stays = (again / 2).min(self.limit / 20);
         let used = used.expect("a group tells what is in use");
-        used.saturating_sub(dropped.unwrap_or(0))
+        used.saturating_sub(once + again - stays)
     }
 }
 

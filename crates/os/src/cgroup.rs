@@ -31,8 +31,13 @@ impl Group {
     /// # Errors
     /// `NotFound` when no `cgroup2` is mounted that shows it, and what `/proc` says.
     pub fn of_this_process() -> io::Result<Group> {
-        let groups = fs::read_to_string("/proc/self/cgroup")?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        Group::named_in(Path::new("/proc/self"))
+    }
+
+    /// The group of the process with this folder of `/proc`, as far as this one shows it.
+    fn named_in(process: &Path) -> io::Result<Group> {
+        let groups = proc::text(process.join("cgroup"))?;
+        let mounts = proc::text(process.join("mountinfo"))?;
         let folder = proc::cgroup::own_folder(&groups, &mounts);
         folder.map(|folder| Group(folder.into())).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted")
@@ -226,6 +231,17 @@ mod tests {
 
     /// Longer than a start takes.
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_mount_point_that_is_not_utf_8_hides_no_group() {
+        let process = tempfile::tempdir().unwrap();
+        let mounts = b"40 25 0:44 / /home/shop/s\xff/c rw - tmpfs tmpfs rw\n\
+            31 25 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+        fs::write(process.path().join("mountinfo"), mounts).unwrap();
+        fs::write(process.path().join("cgroup"), "0::/system.slice/maitred.service\n").unwrap();
+        let group = Group::named_in(process.path()).unwrap();
+        assert_eq!(group.path(), Path::new("/sys/fs/cgroup/system.slice/maitred.service"));
+    }
 
     /// Runs where this process may create groups, and prints if it is skipped.
     #[test]

@@ -108,9 +108,14 @@ const LEVELS: [(Level, f64, f64, f64); 3] = [
 /// The part of the limit from which the other signs count.
 const COUNTS_FROM: f64 = 0.7;
 
-/// The part of the limit from which pages from swap count: below it, the kernel has swapped them
-/// out for another reason than lack of memory, such as the limit of another control group.
-const SWAP_COUNTS_FROM: f64 = 0.85;
+/// The part of the limit from which pages from swap and events of a limit count. Below it, the
+/// kernel has swapped pages out for another reason than lack of memory, such as the limit of
+/// another control group, and a limit is reached by files alone, which are dropped at once.
+const EVENTS_COUNT_FROM: f64 = 0.85;
+
+/// The share of stalls (PSI `some`) from which events of a limit count below it: what is dropped to
+/// keep the limit is needed.
+const STALLS: f64 = 0.05;
 
 /// The part of its own limit from which a pool's control group swaps for itself.
 const SWAPS_FOR_ITSELF: f64 = 0.9;
@@ -183,7 +188,11 @@ impl Signs {
     fn without_what_others_wait_for(&self) -> Signs {
         match self.used {
             Some(used) if used < COUNTS_FROM => Signs { used: self.used, ..Signs::default() },
-            Some(used) if used < SWAP_COUNTS_FROM => Signs { swaps_in: false, ..*self },
+            Some(used) if used < EVENTS_COUNT_FROM => {
+                let stalls = self.some.is_some_and(|some| some >= STALLS);
+                let (throttled, at_limit) = (self.throttled && stalls, self.at_limit && stalls);
+                Signs { swaps_in: false, throttled, at_limit, ..*self }
+            }
             _ => *self,
         }
     }
@@ -270,6 +279,20 @@ mod tests {
         assert_eq!(level(Signs { swaps_in: true, ..signs }), Level::Short);
         assert_eq!(level(Signs { throttled: true, ..signs }), Level::Short);
         assert_eq!(level(Signs { at_limit: true, ..signs }), Level::Out);
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_is_a_sign_where_memory_is_nearly_full_or_tasks_wait_for_it() {
+        let level = |signs: Signs| Pressure::default().look(seconds(0), &signs);
+        let reached = |part, some| Signs { at_limit: true, some: Some(some), ..used(part) };
+        let throttled = |part, some| Signs { throttled: true, some: Some(some), ..used(part) };
+        assert_eq!(level(reached(0.84, 0.0)), Level::Calm);
+        assert_eq!(level(throttled(0.84, 0.0)), Level::Calm);
+        assert_eq!(level(reached(0.84, 0.02)), Level::Careful, "by the stalls");
+        assert_eq!(level(reached(0.84, 0.06)), Level::Out);
+        assert_eq!(level(reached(0.86, 0.0)), Level::Out);
+        assert_eq!(level(throttled(0.86, 0.0)), Level::Short);
+        assert_eq!(level(Signs { at_limit: true, ..used(0.86) }), Level::Out, "without PSI");
     }
 
     #[test]

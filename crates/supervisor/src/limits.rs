@@ -285,8 +285,8 @@ pub const JOB_PROBE_LINES: usize = 16;
 /// How long a queue has to ask for fewer processes until there are fewer.
 pub const JOB_SCALES_DOWN_AFTER: Duration = Duration::from_secs(60);
 
-/// A clock that was set back by less than this runs no schedule twice (as cron(8)); one that was
-/// set back further is followed.
+/// A clock that was set back by less than this runs no schedule twice that is a time of the day (as
+/// cron(8)); one that was set back further is followed.
 pub const CLOCK_SET_BACK: Duration = Duration::from_secs(3 * 3600);
 
 /// Most messages queued for a process that does not read. With more, it is taken for stuck.

@@ -113,6 +113,14 @@ impl Timetable {
         }
     }
 
+    /// Whether its runs are times of the day, which a clock that is set back does not repeat.
+    pub fn is_fixed(&self) -> bool {
+        match &self.kind {
+            Kind::Every(_) => false,
+            Kind::Lines(lines) => lines.iter().all(CronLine::is_fixed),
+        }
+    }
+
     /// A point in time as people in the schedule's time zone write it, such as
     /// `2027-03-28 03:00 +02:00`.
     pub fn in_words(&self, at: UnixSeconds) -> String {

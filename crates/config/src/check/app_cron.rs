@@ -16,6 +16,10 @@ const MAX_NAME_BYTES: usize = 32;
 /// Most sites of a pool whose names are the same when they are cut.
 const MAX_ALIKE: usize = 100;
 
+/// Longest run. One that hangs, such as for a service that does not respond, would have all later
+/// ones left out.
+const TIMEOUT: Duration = Duration::from_secs(12 * 3600);
+
 /// What an application has cron run.
 struct AppCron {
     /// The arguments of PHP.
@@ -68,7 +72,7 @@ pub(crate) fn app_cron(
         when: When::Every(cron.every),
         timezone: None,
         overlap: Overlap::Skip,
-        timeout: Duration::ZERO,
+        timeout: TIMEOUT,
         jitter: Duration::ZERO,
         missed: Missed::Skip,
         one_node: false,

@@ -98,6 +98,9 @@ fn the_schedule_of_an_application_is_named_for_its_host() {
         other => panic!("{other:?}"),
     };
     assert_eq!((every(&jobs[0]), every(&jobs[1])), (300, 60));
+    let timeouts = jobs.iter().map(|job| job.schedule.as_ref().unwrap().timeout);
+    let half_a_day = Duration::from_secs(12 * 3600);
+    assert!(timeouts.eq([half_a_day; 2]), "one that hangs would end all later ones");
     let alone = crons(&format!("{SITE}app = \"wordpress\"\napp_cron = true\n"));
     assert_eq!(alone[0].name, "cron");
     refused(

@@ -176,7 +176,7 @@ fn of_stderr(pid: i32) -> Result<LogSource, String> {
         return Ok(LogSource::File(target));
     }
     let shown = target.display().to_string();
-    let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let cgroup = maitred_os::proc::read(pid, "cgroup").unwrap_or_default();
     match service_of(&cgroup) {
         // systemd gives its services a socket of the journal.
         Some(unit) if shown.starts_with("socket:") => {

@@ -14,14 +14,14 @@ const UNIX_LISTENS: &str = "00010000";
 
 /// The processes that listen on a TCP port, on any address, as far as this user may see.
 pub fn tcp_listeners(port: u16) -> Vec<i32> {
-    let read = |table| fs::read_to_string(table).unwrap_or_default();
+    let read = |table| super::text(table).unwrap_or_default();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(read);
     holders(tables.iter().flat_map(|table| tcp_inodes(table, port)))
 }
 
 /// The processes that listen on a Unix socket, as far as this user may see.
 pub fn unix_listeners(path: &Path) -> Vec<i32> {
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let table = super::text("/proc/net/unix").unwrap_or_default();
     holders(unix_inodes(&table, path))
 }
 
@@ -60,6 +60,7 @@ fn unix_inodes<'t>(table: &'t str, path: &Path) -> impl Iterator<Item = &'t str>
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::net::UnixListener;
 
     #[test]
@@ -67,6 +68,9 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
+        // Any user may have a socket with such a name.
+        let odd = std::ffi::OsStr::from_bytes(b"\xff");
+        let _odd = UnixListener::bind(folder.path().join(odd)).unwrap();
         let (tcp, unix) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
         let port = tcp.local_addr().unwrap().port();

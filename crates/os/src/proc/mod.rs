@@ -16,7 +16,8 @@ pub use stat::{Stat, cpu_ticks};
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// Bytes in the unit `kB` of the kernel's files.
 const KILOBYTE: u64 = 1024;
@@ -66,10 +67,25 @@ pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
 }
 
+/// The text of a file of the kernel. Any user can have bytes that are not UTF-8 be in one, by the
+/// name of a process, of a folder above a mount point or of a socket: they are replaced, so that
+/// what others have in the same file is still read.
+///
+/// # Errors
+/// The system's error.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(lossy)
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
 /// A file of a process, by its id or as `self`: `stat`, `status`, `smaps_rollup`. `None` for a
 /// process that has ended, and for a file that this user may not read.
 pub fn read(pid: impl Display, file: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+    text(format!("/proc/{pid}/{file}")).ok()
 }
 
 /// The start of such a file, as the kernel gives it in one read: of a list, whole entries that fit
@@ -77,7 +93,7 @@ pub fn read(pid: impl Display, file: &str) -> Option<String> {
 pub fn read_once(pid: impl Display, file: &str) -> Option<String> {
     let mut page = [0; READ_BYTES];
     let length = File::open(format!("/proc/{pid}/{file}")).ok()?.read(&mut page).ok()?;
-    String::from_utf8(page[..length].to_vec()).ok()
+    Some(lossy(page[..length].to_vec()))
 }
 
 /// The start of a process's command line, or of the title that it has given itself. Empty for a
@@ -220,6 +236,23 @@ mod tests {
         signal::kill(child, signal::Signal::SIGKILL).unwrap();
         wait::waitpid(child, None).unwrap();
         assert_eq!(line.len() as u64, COMMAND_LINE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_process_whose_name_is_not_utf_8_has_a_status_like_any_other() {
+        let named = |file: &str| {
+            let mut file = File::options().write(true).open(file).unwrap();
+            std::io::Write::write_all(&mut file, b"\xff) S 9\xd0").unwrap();
+            let own = format!("self/task/{}", nix::unistd::gettid());
+            let status = read(&own, "status").unwrap();
+            let stat = Stat::parse(&read(&own, "stat").unwrap()).unwrap();
+            let comm = read_once(&own, "comm").unwrap();
+            (user(&status), value(&status, "State").is_some(), stat.parent(), comm)
+        };
+        let own = std::thread::spawn(move || named("/proc/thread-self/comm")).join().unwrap();
+        let parent = Some(nix::unistd::getppid().as_raw());
+        let name = "\u{fffd}) S 9\u{fffd}\n".to_owned();
+        assert_eq!(own, (Some(nix::unistd::getuid().as_raw()), true, parent, name));
     }
 
     #[test]

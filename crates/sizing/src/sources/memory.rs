@@ -5,6 +5,11 @@ use maitred_os::proc::{self, Folder, Version};
 use super::{Files, groups, number};
 use crate::memory::{MARGIN, Signs};
 
+/// The part of a group's limit that counts as in use of what the kernel can drop and uses again and
+/// again, such as the code of programs, and at most half of that: it has a similar part stay in its
+/// own figure of available memory (`si_mem_available`).
+const STAYS: f64 = 0.05;
+
 /// Memory, and the source of its limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
@@ -59,24 +64,31 @@ fn of_group(files: &dyn Files, group: &Folder) -> Option<Memory> {
     let of = |name: &str| number(files, &format!("{}/{name}", group.path));
     let stat = files.read(&format!("{}/memory.stat", group.path));
     let stat = |name: &str| proc::number(stat.as_deref()?, name);
-    let (limit, used, dropped, swapped) = match group.version {
+    let (limit, used, once, again, swapped) = match group.version {
         Version::Two => {
             let limits = [of("memory.max"), of("memory.high")];
             let least = limits.into_iter().flatten().min()?;
-            let dropped = stat("inactive_file");
-            let swapped = of("memory.swap.current");
-            (least, of("memory.current")?, dropped, swapped)
+            let once = stat("inactive_file");
+            let again = [stat("active_file"), stat("slab_reclaimable")];
+            (least, of("memory.current")?, once, again, of("memory.swap.current"))
         }
         Version::One => {
             let limit = of("memory.limit_in_bytes")?;
-            let dropped = stat("total_inactive_file");
-            let swapped = stat("total_swap");
-            (limit, of("memory.usage_in_bytes")?, dropped, swapped)
+            let once = stat("total_inactive_file");
+            let again = [stat("total_active_file"), None];
+            (limit, of("memory.usage_in_bytes")?, once, again, stat("total_swap"))
         }
     };
-    let used = used.saturating_sub(dropped.unwrap_or(0));
+    let dropped = once.unwrap_or(0).saturating_add(droppable(again, limit));
+    let used = used.saturating_sub(dropped);
     let used = used.saturating_add(swapped.unwrap_or(0));
     (limit > 0).then_some(Memory { limit: limit as f64, used: used as f64, by_group: true })
+}
+
+/// What the kernel can drop of memory that is used again and again, in bytes.
+fn droppable(again: [Option<u64>; 2], limit: u64) -> u64 {
+    let all = again.into_iter().flatten().fold(0, u64::saturating_add);
+    all - (all / 2).min((limit as f64 * STAYS) as u64)
 }
 
 fn of_machine(files: &dyn Files) -> Option<Memory> {
@@ -148,10 +160,12 @@ fn of_version_2(files: &dyn Files, name: &str) -> Vec<String> {
 mod tests {
     use super::super::fixtures::{Fixture, one, two};
     use super::*;
+    use crate::memory::{Level, Pressure};
 
     const MACHINE: &str = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable:     600 kB\n";
     const OWN: &str = "/sys/fs/cgroup/system.slice/maitred.service";
     const OUTER: &str = "/sys/fs/cgroup/system.slice";
+    const MIB: u64 = 1 << 20;
 
     fn group(files: Fixture, folder: &str, max: &str, high: &str, current: &str) -> Fixture {
         files
@@ -200,6 +214,60 @@ mod tests {
         let swapped = "total_inactive_file 50000000\ntotal_swap 90000000\n";
         let files = files.with(&format!("{folder}/memory.stat"), swapped);
         assert_eq!(memory(&files).unwrap().used, 240_000_000.0);
+        let active = "active_file 1\ntotal_inactive_file 0\ntotal_active_file 20000000\n";
+        let files = files.with(&format!("{folder}/memory.stat"), active);
+        assert_eq!(memory(&files).unwrap().used, 190_000_000.0);
+    }
+
+    /// A group that its limit of 1000 MiB has been reached in, with such memory in MiB; the rest is
+    /// anonymous.
+    fn full(active: u64, inactive: u64, slab: u64) -> Fixture {
+        let (all, machine) = (1000 * MIB, "MemTotal: 9000000 kB\nMemAvailable: 9000000 kB\n");
+        let stat =
+            [("active_file", active), ("inactive_file", inactive), ("slab_reclaimable", slab)];
+        let stat = stat.map(|(name, mib)| format!("{name} {}\n", mib * MIB)).concat();
+        group(two(), OWN, &all.to_string(), "max", &all.to_string())
+            .with("/proc/meminfo", machine)
+            .with(&format!("{OWN}/memory.stat"), &stat)
+    }
+
+    /// The level where events of its limit are counted, and that much of the time tasks stall.
+    fn level(files: Fixture, stalls: &str) -> Level {
+        let events = |files: Fixture, count: u32| {
+            let text = format!("low 0\nhigh {count}\nmax {count}\n");
+            files.with(&format!("{OWN}/memory.events.local"), &text)
+        };
+        let files = files.with(&format!("{OWN}/memory.pressure"), &format!("some avg10={stalls}"));
+        let before = Counters::read(&events(files.clone(), 1));
+        let files = events(files, 9);
+        let signs = Counters::read(&files).signs(&before, &files);
+        assert!(signs.at_limit && signs.throttled, "{signs:?}");
+        Pressure::default().look(std::time::Duration::ZERO, &signs)
+    }
+
+    #[test]
+    fn a_limit_that_is_filled_by_files_is_no_lack_of_memory() {
+        let part = |active, inactive, slab| memory(&full(active, inactive, slab)).unwrap().part();
+        assert!((part(600, 200, 0) - 0.25).abs() < 1e-6, "{}", part(600, 200, 0));
+        assert!((part(500, 200, 100) - 0.25).abs() < 1e-6, "{}", part(500, 200, 100));
+        assert!((part(20, 0, 0) - 0.99).abs() < 1e-6, "code is used all the time");
+        for files in [(600, 200, 0), (100, 200, 500), (240, 0, 0)] {
+            let (active, inactive, slab) = files;
+            assert_eq!(level(full(active, inactive, slab), "0.80"), Level::Calm, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_filled_by_memory_of_processes_is_a_lack_however_many_files_it_had() {
+        assert_eq!(level(full(40, 20, 0), "0.00"), Level::Out);
+        assert_eq!(level(full(60, 60, 10), "0.00"), Level::Out);
+        assert_eq!(level(full(200, 60, 0), "6.00"), Level::Out, "tasks wait for memory");
+        let counted = |files: &Fixture| {
+            let signs = Counters::read(files).signs(&Counters::read(files), files);
+            Pressure::default().look(std::time::Duration::ZERO, &signs)
+        };
+        assert_eq!(counted(&full(40, 40, 0)), Level::Short, "without an event");
+        assert_eq!(counted(&full(30, 10, 0)), Level::Out, "without an event");
     }
 
     #[test]

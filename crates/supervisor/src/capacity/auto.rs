@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use maitred_config::ProcessManager;
 use maitred_control::{Generation, ToFront};
+use maitred_os::proc;
 use maitred_scoreboard::Page;
 use maitred_sizing::beside::Reserve;
 use maitred_sizing::ledger::{Budget, MemoryLedger};
@@ -151,7 +152,7 @@ struct Machine;
 
 impl Files for Machine {
     fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(path).ok()
+        proc::text(path).ok()
     }
 }
 

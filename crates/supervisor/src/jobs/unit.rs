@@ -253,14 +253,24 @@ impl Unit {
     pub fn due_run(&mut self, wall: WallTime) -> Option<i64> {
         let next = self.next_run()?;
         if wall < next.begins {
-            let is_back = next.found.saturating_sub(wall) > CLOCK_SET_BACK;
-            if is_back {
+            let back = next.found.saturating_sub(wall);
+            let is_back = back > CLOCK_SET_BACK;
+            if is_back || !back.is_zero() && self.leaves_out_runs(next.due, wall) {
                 self.look_up(None, wall);
             }
             return None;
         }
         self.look_up(Some(next.due), wall);
         Some(next.due)
+    }
+
+    /// Whether a schedule that is no time of the day leaves out more than one run until this one.
+    /// One may be left out, so that a clock that is set back by seconds repeats none.
+    fn leaves_out_runs(&self, due: i64, wall: WallTime) -> bool {
+        let Runs::Timed { table: Some(table), .. } = &self.runs else { return false };
+        let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
+        let second = table.next(now).and_then(|first| table.next(first));
+        !table.is_fixed() && second.is_some_and(|second| second < due)
     }
 
     /// Begins a run of a schedule that was due at this time, in seconds since 1970, as its last one
@@ -515,4 +525,55 @@ pub fn new_output(pool: &str) -> Result<PoolOutput, String> {
         Ok(PoolOutput::over(reader, writer, pool))
     });
     made.map_err(|why| format!("a pipe cannot be made: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maitred_config::{Missed, Overlap, Schedule};
+    use maitred_timetable::{TimeOfDay, When};
+
+    const DAY: u64 = 1_800_057_600;
+
+    /// When the next run is due after a clock that had this time was set to another, in seconds
+    /// after midnight UTC.
+    fn due(when: When, had: u64, set_to: u64) -> u64 {
+        let schedule = Schedule {
+            when,
+            timezone: Some("UTC".to_owned()),
+            overlap: Overlap::Skip,
+            timeout: Duration::ZERO,
+            jitter: Duration::ZERO,
+            missed: Missed::Skip,
+            one_node: false,
+        };
+        let job = Job { schedule: Some(schedule), ..Job::default() };
+        let wall = |seconds: u64| Duration::from_secs(DAY + seconds);
+        let mut unit = Unit::new(&job, Moment::ZERO, wall(had));
+        assert_eq!(unit.due_run(wall(set_to)), None);
+        u64::try_from(unit.next_run().unwrap().due).unwrap() - DAY
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_is_followed_by_frequent_runs_and_repeats_none_of_a_time_of_day() {
+        let hour = 3600;
+        let every = |seconds| When::Every(Duration::from_secs(seconds));
+        let cron = |line: &str| When::Cron(line.to_owned());
+        let daily = || When::At(vec![TimeOfDay::parse("13:10").unwrap()]);
+        assert_eq!(due(every(60), 12 * hour + 30, 10 * hour + 30), 10 * hour + 60);
+        assert_eq!(due(cron("*/5 * * * *"), 12 * hour, 10 * hour), 10 * hour + 300);
+        assert_eq!(due(cron("7 * * * *"), 12 * hour, 9 * hour + 60), 9 * hour + 420);
+        assert_eq!(due(daily(), 12 * hour, 10 * hour), 13 * hour + 600);
+        assert_eq!(due(cron("0,10 13 * * *"), 13 * hour + 601, 11 * hour), 37 * hour);
+        assert_eq!(due(daily(), 14 * hour, 10 * hour), 13 * hour + 600, "it is far back");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_by_less_than_an_interval_repeats_no_run() {
+        let every = |seconds| When::Every(Duration::from_secs(seconds));
+        assert_eq!(due(every(60), 7230, 7199), 7260);
+        assert_eq!(due(every(3600), 7230, 7000), 10_800);
+        assert_eq!(due(every(3 * 3600), 3 * 3600 + 30, 3600), 6 * 3600);
+        assert_eq!(due(every(60), 7230, 7231), 7260, "it goes forward");
+    }
 }

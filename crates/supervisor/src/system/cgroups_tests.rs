@@ -1,4 +1,6 @@
+use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Stdio;
 
 use maitred_os::users;
 
@@ -189,6 +191,17 @@ fn the_group_of_a_removed_pool_goes_when_it_is_empty_and_one_that_is_back_stays(
     base.remove().unwrap();
 }
 
+/// A process of this user, with this name as printf(1) writes it.
+fn sleeper(uid: u32, name: &str) -> std::process::Child {
+    let script = format!("printf '{name}' >/proc/$$/comm; echo; read line");
+    let mut shell = std::process::Command::new("sh");
+    let started = shell.args(["-c", &script]).uid(uid).stdin(Stdio::piped());
+    let mut sleeper = started.stdout(Stdio::piped()).spawn().unwrap();
+    let named = sleeper.stdout.as_mut().unwrap().read_exact(&mut [0]);
+    named.unwrap();
+    sleeper
+}
+
 #[test]
 fn what_another_users_pool_of_the_same_name_has_left_is_killed_and_the_same_users_stays() {
     if !users::is_root() {
@@ -197,10 +210,10 @@ fn what_another_users_pool_of_the_same_name_has_left_is_killed_and_the_same_user
     let Some(mut groups) = groups_in("others") else { return };
     let user = users::look_up("daemon", None).unwrap().uid;
     let pool = Pool { name: "one".to_owned(), user: Some("daemon".to_owned()), ..Pool::default() };
-    for (uid, signal) in [(user + 1, 9), (user, 15)] {
+    for (uid, name, signal) in [(user + 1, "sleep", 9), (user + 1, "\\377", 9), (user, "\\377", 15)]
+    {
         groups.add(&pool, &config(""), Instant::now()).unwrap();
-        let mut sleep = std::process::Command::new("sleep");
-        let mut left = sleep.arg("1000").uid(uid).spawn().unwrap();
+        let mut left = sleeper(uid, name);
         let entrance = groups.entrance_file("one").unwrap();
         std::fs::write(entrance, left.id().to_string()).unwrap();
         groups.keep(|_| false);

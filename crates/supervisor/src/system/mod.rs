@@ -4,6 +4,7 @@ pub mod cgroups;
 pub mod confinement;
 pub mod deferred_close;
 pub mod faults;
+pub mod folder_owner;
 pub mod identity;
 pub mod path_trust;
 pub mod peer_secret;

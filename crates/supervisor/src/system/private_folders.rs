@@ -12,7 +12,7 @@ use maitred_control::{PrivateFolder, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use tracing::{error, warn};
 
-use super::identity;
+use super::{folder_owner, identity};
 use crate::error::Error;
 
 /// The state directory of a service, if systemd has made one.
@@ -116,6 +116,13 @@ fn make(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
         true => of_root_alone(parent)?,
         false => prepare_parent(parent)?,
     }
+    folder_owner::set_former_aside(&folder.path, user)?;
+    let is_new = make_own(folder, user)?;
+    folder_owner::note(&folder.path, user);
+    Ok(is_new)
+}
+
+fn make_own(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
     let made = DirBuilder::new().mode(FOLDER_MODE).create(&folder.path);
     match made {
         Ok(()) => {
@@ -219,6 +226,53 @@ mod tests {
     fn private_dir_says_where_the_folders_are_and_off_that_there_are_none() {
         assert_eq!(path(&config("private_dir = \"/srv\"\n[pools.a]")).unwrap(), "/srv/1001");
         assert_eq!(path(&config("private_dir = \"off\"\n[pools.a]\n[pools.b]")), None);
+    }
+
+    /// A folder below a directory of root's; none, with a message, without root.
+    fn below(directory: &tempfile::TempDir) -> Option<PrivateFolder> {
+        if !users::is_root() {
+            eprintln!("skipped: only root makes folders of others");
+            return None;
+        }
+        Some(PrivateFolder { path: directory.path().join("1"), is_required: true })
+    }
+
+    /// A user with the number that the user `daemon` has on every machine.
+    fn named(name: &str) -> Identity {
+        Identity { name: name.to_owned(), uid: 1, gid: 1, home: "/".to_owned() }
+    }
+
+    #[test]
+    fn sessions_of_a_deleted_user_are_not_those_of_the_next_one_with_its_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(folder) = below(&directory) else { return };
+        let session = |folder: &str| directory.path().join(folder).join("sess_x");
+        for (name, former) in [("first-shop", "1.former-1"), ("other-shop", "1.former-3")] {
+            assert!(make(&folder, &named(name)).unwrap(), "{name} gets a new one");
+            fs::write(session("1"), name).unwrap();
+            assert!(!make(&folder, &named(name)).unwrap() && session("1").exists(), "{name}");
+            assert!(make(&folder, &named("third-shop")).unwrap());
+            assert!(!session("1").exists());
+            assert_eq!(fs::read_to_string(session(former)).unwrap(), name);
+            let aside = fs::metadata(directory.path().join(former)).unwrap();
+            assert_eq!((aside.uid(), aside.mode() & 0o777), (0, 0o700));
+        }
+        assert_eq!(fs::metadata(&folder.path).unwrap().uid(), 1);
+        assert_eq!(fs::metadata(directory.path().join("1.user")).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_user_with_several_names_or_none_and_one_whose_folder_has_no_note_keep_their_sessions() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(folder) = below(&directory) else { return };
+        for (note, name) in [("daemon", "alias"), ("other-shop", "1"), ("", "shop")] {
+            make(&folder, &named(name)).unwrap();
+            fs::write(directory.path().join("1.user"), note).unwrap();
+            assert!(!make(&folder, &named(name)).unwrap(), "{note}, {name}");
+        }
+        fs::remove_dir(&folder.path).unwrap();
+        assert!(make(&folder, &named("next-shop")).unwrap(), "there was only a note");
+        assert_eq!(fs::read_to_string(directory.path().join("1.user")).unwrap(), "next-shop");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! php-fpm: a drop-in file that it reads last, `php-fpm -tt`, and SIGUSR2.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -127,7 +127,7 @@ impl FpmServer {
 fn trusted(master: i32) -> Result<File, String> {
     let folder = File::open(format!("/proc/{master}"))
         .map_err(|why| format!("process {master} has ended: {why}"))?;
-    let status = fs::read_to_string(format!("/proc/self/fd/{}/status", folder.as_raw_fd()))
+    let status = proc::text(format!("/proc/self/fd/{}/status", folder.as_raw_fd()))
         .map_err(|why| format!("process {master} has ended: {why}"))?;
     match proc::user(&status) {
         Some(user) if users::is_trusted(user) => Ok(folder),

@@ -42,9 +42,10 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         doc: "Whether the pool of the site runs what the makers of its `app` would have cron run, \
               as a [schedule](../guide/commands-and-schedules.md#recipes): `wp-cron.php` of \
               WordPress each minute, `artisan schedule:run` of Laravel each minute, `cron.php` of \
-              Nextcloud each five minutes. Its name is `cron-` and the site's first host. For \
-              WordPress, `define('DISABLE_WP_CRON', true);` in `wp-config.php` has visitors run \
-              it no more.",
+              Nextcloud each five minutes. Its name is `cron-` and the site's first host. A \
+              run that takes more than 12 hours is ended: otherwise one that hangs would have all \
+              later ones left out. For WordPress, `define('DISABLE_WP_CRON', true);` in \
+              `wp-config.php` has visitors run it no more.",
         example: "true",
         read: |site, value| store(&mut site.app_cron, value.boolean()),
     },

@@ -252,3 +252,11 @@ fn read_by(room: &mut CapacityManager, pools: &[SizedPool]) -> usize {
 fn most_read(budget: Budget) -> usize {
     3 * (budget.exactly + budget.roughly)
 }
+
+#[test]
+fn a_file_of_the_kernel_with_bytes_that_are_not_utf_8_is_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"31 25 0:27 / /srv/\xff/c rw - tmpfs tmpfs rw\n").unwrap();
+    let text = Machine.read(file.path().to_str().unwrap());
+    assert_eq!(text.as_deref(), Some("31 25 0:27 / /srv/\u{fffd}/c rw - tmpfs tmpfs rw\n"));
+}
