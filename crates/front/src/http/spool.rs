@@ -444,6 +444,28 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
+    async fn a_response_at_its_limit_waits_for_its_client_and_for_no_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path());
+        folder.space.configure(Some(4_000_000));
+        let mut first = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
+        let mut second = Spool::new(place(&folder), MEMORY_BYTES, 650_000);
+        fill(&mut first).await;
+        assert_eq!(fill(&mut second).await, 7);
+        assert!(second.lacks_space() && second.file.is_none());
+        drop(first);
+        second.settle().await.unwrap();
+        assert!(!second.has_room());
+        assert!(is_pending(Box::pin(second.space()).as_mut()).await);
+        // What the client reads makes room.
+        second.front().await.unwrap();
+        second.advance(100_000);
+        Box::pin(second.space()).await;
+        assert!(second.has_room());
+        assert_eq!(empty(&mut second, 70_001).await.len(), 600_000);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
     async fn a_full_spool_has_no_room() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(dir.path());
