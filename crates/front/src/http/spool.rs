@@ -126,9 +126,11 @@ impl<'a> Spool<'a> {
             let is_settled = self.held.is_empty() && self.memory_bytes <= self.settled_limit();
             is_settled && self.admits(lacking)
         };
-        !self.full_disk
-            && self.memory_bytes as u64 + self.unread() < self.limit
-            && self.lacking.is_none_or(has_space)
+        !self.full_disk && !self.is_at_limit() && self.lacking.is_none_or(has_space)
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.memory_bytes as u64 + self.unread() >= self.limit
     }
 
     /// Whether it accepts nothing since its pool has its share of `spool_dir`.
@@ -136,12 +138,13 @@ impl<'a> Spool<'a> {
         self.lacking.is_some() && !self.has_room()
     }
 
-    /// Returns when other files have gone, and there is space for what lacked it. Then
-    /// [`Spool::settle`] makes room.
+    /// Returns when other files have gone, and there is space for what lacked it. Then it has room,
+    /// or [`Spool::settle`] makes some. Never at its limit: its client has to read first.
     pub async fn space(&self) {
         let Some(lacking) = self.lacking else { return pending().await };
         let bytes = match self.held.len() {
             0 if self.memory_bytes > self.settled_limit() => self.memory_bytes,
+            0 if self.is_at_limit() => return pending().await,
             0 => lacking,
             held => held,
         };
