@@ -283,6 +283,21 @@ fn one_client_has_so_many_requests_at_a_time_and_no_more() {
 }
 
 #[test]
+fn the_script_of_an_error_page_counts_for_the_limit_of_its_client() {
+    let root = site();
+    let lines = ["connection_limit = 1", "error_pages = { 404 = \"/wait.php\" }"];
+    let server = serve(&root, &lines);
+    let mut first = Connection::open(server.address());
+    first.send(&Request::get("/nothing.txt").to_bytes()).expect("a request is taken");
+    wait::until_true("the page of the first request to run", || {
+        http::get(server.address(), "/style.css").status == 429
+    });
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(said(&first.read_response(false).expect("an answer comes")), "404 done");
+    assert_eq!(http::get(server.address(), "/style.css").status, 200);
+}
+
+#[test]
 fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
     let (root, beside) = (site(), public_folder());
     write_file(beside.path(), "users", USER.as_bytes());

@@ -139,6 +139,31 @@ fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     assert_eq!(client.text(5), "3");
 }
 
+#[test]
+fn the_page_of_a_body_that_is_too_large_is_whole_if_a_script_sends_it_in_pieces() {
+    let page = "<?php echo 'too '; while (ob_get_level()) { ob_end_flush(); } flush();
+        while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+        echo 'large';";
+    let root = document_root(&[("index.php", "<?php echo 'hello';"), ("413.php", page)]);
+    let server = Setup::new(root.path())
+        .site("max_body_size = \"1M\"\nerror_pages = { 413 = \"/413.php\" }")
+        .start();
+    let mut client = Connection::open(server.address(), &[]);
+    let post = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/index.php"),
+        (":authority", "localhost"),
+        ("content-length", "2000000"),
+    ]);
+    client.ask_with(1, &post, 0);
+    client.wait_for("the beginning of the page", |frame| frame.stream == 1 && frame.kind == DATA);
+    let_go(root.path());
+    assert_eq!(client.text(1), "too large");
+    client.ask(3, "/index.php");
+    assert_eq!(client.text(3), "hello", "the connection can be used further");
+}
+
 /// Headers whose last one says a length.
 trait Lengthy {
     fn replace_length(&self, length: &str) -> Vec<u8>;

@@ -342,6 +342,24 @@ fn a_get_purges_pages_for_litespeed_also_if_its_client_leaves_before_the_respons
     wait::until_true("the page to be purged", || !is_hit(&get(&server, page)));
 }
 
+#[test]
+fn so_does_a_get_whose_response_is_not_for_the_cache() {
+    let root = site();
+    let server = setup(&root, &["litespeed = true", "no_store_paths = [\"/job*\"]"]).start();
+    let page = "/p?h[]=X-LiteSpeed-Tag:%20t";
+    let job = "/job?ms=1000&h[]=X-LiteSpeed-Purge:%20tag=t";
+    let change = "/change?ms=1000&h[]=X-LiteSpeed-Purge:%20tag=t&h[]=Cache-Control:%20no-store";
+    // From now on, requests for it do not wait for each other.
+    get(&server, change);
+    for target in [job, change] {
+        get(&server, page);
+        assert!(is_hit(&get(&server, page)), "{target}");
+        let request = Request::new("GET", target).header("Host", "localhost");
+        abandon(&server, &root, &request);
+        wait::until_true("the page to be purged", || !is_hit(&get(&server, page)));
+    }
+}
+
 /// Sends a request, and closes the connection when its script runs.
 fn abandon(server: &Server, root: &TempDir, request: &Request) {
     let before = runs(root);

@@ -235,6 +235,12 @@ fn a_page_in_the_format_of_one_client_is_none_for_browsers() {
         echo $is_json ? '{}' : '<p>', ' ', hrtime(true);";
     let root = document_root(&[("index.php", script)]);
     let server = setup(&root, &[]).start();
+    let low = with(&server, "/b", &[("Accept", "text/html, application/json;q=0.9")]);
+    assert!(low.text().starts_with("{}") && status(&low).ends_with("; stored; ttl=600"));
+    let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,\
+        image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7";
+    let page = with(&server, "/b", &[("Accept", chrome)]);
+    assert!(page.text().starts_with("<p>"), "{page:?}");
     let ask = |accept: &str| with(&server, "/a", &[("Accept", accept)]);
     let json = ask("application/json");
     assert!(json.text().starts_with("{}") && status(&json).ends_with("; stored; ttl=600"));

@@ -210,6 +210,41 @@ fn haproxys_agent_check_learns_the_state_and_the_weight_of_a_node() {
     again.stop();
 }
 
+/// What the agent check says.
+fn agent_line(place: &Place) -> String {
+    let mut client = TcpStream::connect(place.agent).expect("the agent's port accepts");
+    client.set_read_timeout(Some(wait::DEADLINE)).expect("a socket has a timeout");
+    let mut line = String::new();
+    client.read_to_string(&mut line).expect("the agent's line is read");
+    line
+}
+
+#[test]
+fn the_agent_check_of_a_later_front_does_not_undo_what_an_administrator_has_set_in_haproxy() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let place = Place::new();
+    let node = place.setup(root.path(), Duration::ZERO).start();
+    wait::until_true("the node to be ready", || agent_line(&place).starts_with("ready up"));
+    wait::until_within("the first minute to end", 2 * wait::DEADLINE, || {
+        agent_line(&place).starts_with("up").then_some(())
+    });
+    for signal in [Signal::USR2, Signal::KILL] {
+        let before = node.front().expect("a front runs");
+        match signal {
+            Signal::KILL => before.signal(signal),
+            _ => node.signal(signal),
+        }
+        wait::until_true("another front", || {
+            !before.is_running() && node.front().is_some_and(|front| front != before)
+        });
+        let line = wait::until("the node to be ready", || {
+            Some(agent_line(&place)).filter(|line| !line.starts_with("down"))
+        });
+        assert!(line.starts_with("up "), "{line}");
+    }
+    node.stop();
+}
+
 #[test]
 fn silent_clients_of_the_agent_check_leave_the_admin_listener_to_others() {
     let root = document_root(&[("hello.php", "<?php echo 'hello';")]);

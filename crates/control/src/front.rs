@@ -20,6 +20,9 @@ pub enum ToFront {
         threads: u32,
         /// User to become before the first client is accepted.
         identity: Option<Identity>,
+        /// The server has just started; an upgrade is no start.
+        #[serde(default)]
+        is_new_server: bool,
     },
     /// A socket to accept clients from. Descriptor: the socket.
     Listen {

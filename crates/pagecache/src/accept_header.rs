@@ -6,40 +6,85 @@
 
 use crate::headers::{self, Field};
 
-/// Types that browsers ask for first, beside images.
-const OF_BROWSERS: [&str; 4] = ["text/html", "application/xhtml+xml", "*/*", "text/css"];
+/// Types that browsers ask for beside pages and images.
+const OF_BROWSERS: [&str; 4] = ["application/xhtml+xml", "*/*", "text/css", "video/*"];
 
-/// Whether the header asks for what browsers ask for, or is absent. Its first member is a type of
-/// browsers; others are as well, or have a lower quality, however a framework weighs them.
+/// Subtypes of images that browsers ask for. Any other may contain the name of a data type, for
+/// which some scripts search the whole header.
+const IMAGES: [&str; 17] = [
+    "*",
+    "apng",
+    "avif",
+    "bmp",
+    "gif",
+    "heic",
+    "heic-sequence",
+    "jpeg",
+    "jpg",
+    "jxl",
+    "jxr",
+    "pjpeg",
+    "png",
+    "svg+xml",
+    "webp",
+    "x-icon",
+    "x-xbitmap",
+];
+
+/// Whether the header asks for nothing but what browsers ask for, or is absent. A low quality makes
+/// no other type ordinary: some frameworks consider only the types that they make beside pages.
 pub(crate) fn is_ordinary<'a>(fields: impl Iterator<Item = Field<'a>>) -> bool {
     let mut members = headers::values(fields, "accept").flat_map(headers::members);
-    members.next().is_none_or(is_of_browsers)
-        && members.all(|member| is_of_browsers(type_of(member)) || is_lower(member))
+    let mut has_page = false;
+    members.all(|member| {
+        let is_page = headers::is(member, "text/html");
+        has_page |= is_page;
+        // Browsers prefer a page to XML. Without one, XML would be what the client prefers.
+        is_page || is_of_browsers(member) || has_page && is_low_xml(member)
+    })
 }
 
-fn type_of(member: &[u8]) -> &[u8] {
-    member.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
-}
-
-fn is_of_browsers(media_type: &[u8]) -> bool {
-    let is_image = media_type.get(..6).is_some_and(|start| headers::is(start, "image/"));
-    is_image && !media_type.contains(&b';')
-        || OF_BROWSERS.iter().any(|own| headers::is(media_type, own))
-        || headers::is(media_type, "application/signed-exchange")
-}
-
-/// Whether a member has one quality, which is below 1 (RFC 9110 §12.4.2).
-fn is_lower(member: &[u8]) -> bool {
-    let parameters = member.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
-    let mut qualities = parameters.filter(|parameter| {
-        parameter.first().is_some_and(|first| first.eq_ignore_ascii_case(&b'q'))
-    });
-    let is_low = |parameter: &[u8]| match parameter.get(1..) {
-        Some([b'=', b'0']) => true,
-        Some([b'=', b'0', b'.', decimals @ ..]) => decimals.iter().all(u8::is_ascii_digit),
-        _ => false,
+/// Whether a member is a type of [`OF_BROWSERS`], an image or a signed exchange, with a valid
+/// quality or none. Any other parameter may contain the name of a data type.
+fn is_of_browsers(member: &[u8]) -> bool {
+    let (media_type, parameters) = split(member);
+    let (is_exchange, quality) = match parameters.map(split) {
+        Some((version, quality)) if headers::is(version, "v=b3") => (true, quality),
+        _ => (false, parameters),
     };
-    qualities.next().is_some_and(is_low) && qualities.next().is_none()
+    let is_known = match media_type.split_at_checked(b"image/".len()) {
+        _ if is_exchange => headers::is(media_type, "application/signed-exchange"),
+        Some((start, subtype)) if headers::is(start, "image/") => {
+            IMAGES.iter().any(|own| headers::is(subtype, own))
+        }
+        _ => OF_BROWSERS.iter().any(|own| headers::is(media_type, own)),
+    };
+    is_known && quality.is_none_or(is_low_quality)
+}
+
+fn is_low_xml(member: &[u8]) -> bool {
+    let (media_type, quality) = split(member);
+    headers::is(media_type, "application/xml") && quality.is_some_and(is_low_quality)
+}
+
+/// Splits a member at its first semicolon.
+fn split(member: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b';', member) {
+        Some(at) => (member[..at].trim_ascii(), Some(member[at + 1..].trim_ascii())),
+        None => (member, None),
+    }
+}
+
+/// Whether parameters are a quality below 1 and above 0, which excludes a type (RFC 9110 §12.4.2).
+fn is_low_quality(parameters: &[u8]) -> bool {
+    match parameters {
+        [b'q' | b'Q', b'=', b'0', b'.', decimals @ ..] => {
+            decimals.len() <= 3
+                && decimals.iter().all(u8::is_ascii_digit)
+                && decimals.iter().any(|digit| *digit != b'0')
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -53,15 +98,26 @@ mod tests {
     #[test]
     fn browsers_crawlers_and_tools_ask_for_what_is_ordinary() {
         for accept in [
+            // Pages: Chrome and Edge, Safari and Firefox, older Firefoxes and Chromes, Googlebot.
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,\
              image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
             "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,\
+             image/png,image/svg+xml,*/*;q=0.8",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
             "text/html,application/xhtml+xml,application/signed-exchange;v=b3,\
              application/xml;q=0.9,*/*;q=0.8",
+            "text/html, application/xhtml+xml, image/jxr, */*",
+            "text/html,*/*",
+            "Text/HTML, */*; Q=0.8",
+            // Images: Chrome and Edge, Firefox, Safari.
             "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8",
+            "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5",
+            "image/webp,image/avif,image/jxl,image/heic,image/heic-sequence,video/*;q=0.8,\
+             image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5",
             "text/css,*/*;q=0.1",
+            // Scripts, `fetch`, curl, Wget and most crawlers.
             "*/*",
-            "Text/HTML, application/json;q=0.5",
             "",
         ] {
             assert!(of(&[accept]), "{accept}");
@@ -83,9 +139,37 @@ mod tests {
             "text/html, application/json;q=01",
             "text/vnd.turbo-stream.html, text/html",
             "image/png;q=0.1, application/json",
+            "text/html, application/json;q=0.5",
+            "text/html, application/activity+json;q=0.1",
+            "image/png, application/ld+json;q=0.9",
+            "text/css, text/xml;q=0.9",
+            "text/html, image/json",
+            "text/html, image/application/json",
+            "text/html, */*;a=application/json",
+            "text/html, application/signed-exchange;v=\"application/json\"",
+            "text/html, */*;v=b3",
+            "text/html, text/*;q=0.5",
         ] {
             assert!(!of(&[accept]), "{accept}");
         }
         assert!(!of(&["text/html", "application/json"]));
+    }
+
+    #[test]
+    fn pages_with_less_weight_than_data_are_not_ordinary() {
+        for accept in [
+            "image/png, application/xml;q=0.9",
+            "application/xhtml+xml, application/xml;q=0.9",
+            "application/xml;q=0.9, text/html",
+            "text/html, application/xml",
+            "text/html, application/xml;q=1",
+            "*/*, text/html;q=0.1",
+            "*/*, text/html;q=0",
+            "*/*;q=0, text/html",
+            "text/html, */*;q=0.000",
+            "text/html, application/xml;q=0.9;q=1",
+        ] {
+            assert!(!of(&[accept]), "{accept}");
+        }
     }
 }

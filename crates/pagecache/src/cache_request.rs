@@ -37,7 +37,7 @@ pub struct Request<'a> {
 /// user; and those that name the cart of WooCommerce and OpenCart. Client addresses
 /// (`X-Forwarded-For`) are not listed: behind a proxy that is not configured as trusted, no
 /// response would be stored. The names are sorted.
-const UNKEYED: [&str; 142] = [
+const UNKEYED: [&str; 140] = [
     "api-key",
     "apikey",
     "base-url",
@@ -85,6 +85,7 @@ const UNKEYED: [&str; 142] = [
     "x-amzn-oidc-identity",
     "x-api-key",
     "x-apikey",
+    "x-arr-clientcert",
     "x-arr-ssl",
     "x-auth-email",
     "x-auth-request-email",
@@ -161,9 +162,6 @@ const UNKEYED: [&str; 142] = [
     "x-session-token",
     "x-ssl",
     "x-ssl-cert",
-    "x-ssl-client-cert",
-    "x-ssl-client-s-dn",
-    "x-ssl-client-verify",
     "x-token",
     "x-up-context",
     "x-up-fail-context",
@@ -183,8 +181,9 @@ const UNKEYED: [&str; 142] = [
 ];
 
 /// Beginnings of further such names: certificates of clients by Cloudflare, CloudFront,
-/// ingress-nginx, Amazon's load balancer, Kong and Traefik, and users by Pomerium.
-const UNKEYED_STARTS: [&str; 8] = [
+/// ingress-nginx, Amazon's load balancer, Kong, Traefik, HAProxy Ingress and what nginx's and
+/// HAProxy's manuals show, and users by Pomerium.
+const UNKEYED_STARTS: [&str; 9] = [
     CLOUDFLARE_CERT,
     "cf-client-cert-",
     "cloudfront-viewer-cert-",
@@ -193,10 +192,14 @@ const UNKEYED_STARTS: [&str; 8] = [
     "x-client-cert-",
     "x-forwarded-tls-client-",
     "x-pomerium-",
+    X_CERT,
 ];
 
 /// How the headers of Cloudflare's "TLS client auth headers" begin, which all requests have.
 const CLOUDFLARE_CERT: &str = "cf-cert-";
+
+/// How the headers of HAProxy Ingress begin, which all requests have where a certificate is optional.
+const X_CERT: &str = "x-ssl-client-";
 
 /// Bytes of the shortest of [`UNKEYED_STARTS`]: most headers of a browser are shorter.
 const SHORTEST_START: usize = CLOUDFLARE_CERT.len();
@@ -364,14 +367,16 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
 /// Cloudflare do. A certificate has a header with another value as well.
 fn says_no_certificate(name: &[u8], value: &[u8]) -> bool {
     let value = value.trim_ascii();
-    let is = |names: [&str; 2]| names.iter().any(|wanted| headers::is(name, wanted));
-    let is_verify = is(["x-ssl-client-verify", "ssl-client-verify"]);
-    let is_subject = is(["x-ssl-client-s-dn", "ssl-client-subject-dn"]);
-    let begin = name.get(..CLOUDFLARE_CERT.len());
-    let is_cloudflare = begin.is_some_and(|begin| headers::is(begin, CLOUDFLARE_CERT));
-    (is_verify && value == b"NONE")
-        || (is_cloudflare && value == b"false")
-        || ((is_verify || is_subject || is_cloudflare) && value.is_empty())
+    let is = |wanted: &str| headers::is(name, wanted);
+    let begins =
+        |start: &str| name.get(..start.len()).is_some_and(|begin| headers::is(begin, start));
+    match value {
+        // HAProxy puts the value into quotes, if it is told to.
+        b"" | b"\"\"" => begins(CLOUDFLARE_CERT) || begins(X_CERT) || is("ssl-client-subject-dn"),
+        b"NONE" => is("x-ssl-client-verify") || is("ssl-client-verify"),
+        b"false" => begins(CLOUDFLARE_CERT),
+        _ => false,
+    }
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
@@ -428,6 +433,10 @@ mod tests {
             "X-Client-Cert-Subject-DN",
             "X-Forwarded-Tls-Client-Cert-Info",
             "X-Pomerium-User",
+            "X-SSL-Client-Cert",
+            "X-SSL-Client-CN",
+            "X-SSL-Client-DN",
+            "X-SSL-Client-SHA1",
         ];
         for name in UNKEYED.iter().chain(&by_start) {
             let upper = name.to_ascii_uppercase();
@@ -451,6 +460,8 @@ mod tests {
         for (name, value) in [
             ("X-SSL-Client-Verify", "NONE"),
             ("X-SSL-Client-S-DN", " "),
+            ("X-SSL-Client-DN", ""),
+            ("X-SSL-Client-CN", "\"\""),
             ("ssl-client-verify", "NONE"),
             ("ssl-client-subject-dn", ""),
             ("Cf-Cert-Presented", "false"),
@@ -469,6 +480,7 @@ mod tests {
             "HX-Pages",
             "X-Forwarded-Uses",
             "Ssl-Client",
+            "X-SSL-Client",
             "Cf-Certify",
             "X-Forwarded-Tls",
             "",

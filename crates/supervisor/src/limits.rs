@@ -12,6 +12,9 @@ pub const ZYGOTE_START: Duration = Duration::from_secs(30);
 /// Timeout of the front, from its start until it accepts clients.
 pub const FRONT_START: Duration = Duration::from_secs(10);
 
+/// Age of the server until which a front that starts may undo the `drain` of the server before it.
+pub const NEW_SERVER: Duration = Duration::from_secs(60);
+
 /// Timeout from the order to fill a seat until its worker is a child of the supervisor. A zygote
 /// that takes longer is stuck, or lies, and is replaced.
 pub const WORKER_SPAWN: Duration = Duration::from_secs(10);

@@ -196,7 +196,10 @@ impl Run<'_> {
                         return Err(RequestOutcome::ClientLeft.into());
                     }
                 }
-                () = relay.spool.space(), if !wants_more && !relay.over => {}
+                () = relay.spool.space(), if !wants_more && !relay.over => {
+                    // It may be ready again at once.
+                    tokio::task::yield_now().await;
+                }
                 () = until(timeouts.next()), if !relay.script_is_over() => {}
             }
         }

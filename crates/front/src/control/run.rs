@@ -84,6 +84,7 @@ pub fn run(control: Channel, follow: fn(&Config)) -> i32 {
 #[derive(Default)]
 struct Orders {
     configured: Option<(u32, u32, Option<Identity>, Config)>,
+    is_new_server: bool,
     early: Vec<(ToFront, Vec<OwnedFd>)>,
     access_log: Option<OwnedFd>,
     pool_access_logs: PoolAccessLogs,
@@ -104,11 +105,12 @@ fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<St
 
 fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<(), String> {
     match order {
-        ToFront::Configure { epoch, threads, identity } => {
+        ToFront::Configure { epoch, threads, identity, is_new_server } => {
             let file = fds.into_iter().next().ok_or("no configuration came")?;
             let config = read_json(file)
                 .map_err(|error| format!("the configuration cannot be read: {error}"))?;
             orders.configured = Some((epoch, threads, identity, config));
+            orders.is_new_server = is_new_server;
         }
         ToFront::Listen { .. }
         | ToFront::OpenPool { .. }
@@ -208,6 +210,7 @@ fn prepare(
     shared.recent_requests.want(history::can_be_seen(&config));
     shared.nodes.follow(&config);
     shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
+    shared.agent.undoes_drain.store(orders.is_new_server, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
         inboxes,

@@ -52,7 +52,8 @@ pub async fn serve<C: HttpClient>(
     let context = RequestContext { backend, ..context.clone() };
     let Ok(encoded) = caller.encode(&context, script, body, None) else {
         let why = "The request's headers are too large for a script.";
-        return cx.respond(TextResponse::new(431, why), After::Linger).await;
+        let after = cx.after_failed_request();
+        return cx.respond(TextResponse::new(431, why), after).await;
     };
     let run = script::run_of(&context, &name, false, body, caller);
     let headers = cx.response_headers();

@@ -241,11 +241,13 @@ async fn serve_by_rules<'r, C: HttpClient>(
         context: RequestContext::new(cx.head, cx.target, site),
     };
     check.context.local = site.has_htaccess().then(|| cx.client.local());
-    let after = match &clean {
-        Ok(path) => follow_rules(cx, &mut check, path).await?,
-        Err(refused) => {
+    // Until the page of an error is sent as well, which a script may generate.
+    let (_running, after) = match (check.enter(), &clean) {
+        (Err(response), _) => (None, cx.refuse(response).await?),
+        (Ok(running), Ok(path)) => (running, follow_rules(cx, &mut check, path).await?),
+        (Ok(running), Err(refused)) => {
             refusal::log_path(&check.context, refused, &cx.thread.shared.troubles);
-            cx.refuse(refusal::of_path(refused)).await?
+            (running, cx.refuse(refusal::of_path(refused)).await?)
         }
     };
     match cx.intercepted.take() {
@@ -262,10 +264,6 @@ async fn follow_rules<'r, C: HttpClient>(
     check: &mut RulesCheck<'r>,
     path: &CleanPath<'_>,
 ) -> io::Result<After> {
-    let _running = match check.enter() {
-        Ok(running) => running,
-        Err(response) => return cx.refuse(response).await,
-    };
     let decision = check.decide(path).await;
     let decision = decision.unwrap_or_else(Decision::Respond);
     carry_out(cx, &check.context, decision).await

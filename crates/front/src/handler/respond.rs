@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use maitred_http1::{Method, carries_body};
+use maitred_http1::{Method, Version, carries_body};
 use maitred_scoreboard::Counter;
 
 use crate::backend::error::Failure;
@@ -404,7 +404,16 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         self.send(&response).await
     }
 
-    /// Responds to a request whose body could not be read, and closes the connection.
+    /// What happens to the connection after the response to a request that could not be read: over
+    /// HTTP/2, it does not affect the other streams.
+    pub fn after_failed_request(&self) -> After {
+        match self.head.version() {
+            Version::Http2 => After::Keep,
+            _ => After::Linger,
+        }
+    }
+
+    /// Responds to a request whose body could not be read, and closes the connection of HTTP/1.
     ///
     /// # Errors
     /// When the client has closed the connection.
@@ -455,6 +464,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         if status == 503 {
             response = response.with("Retry-After", &RETRY_BODY_SECONDS.to_string());
         }
-        self.respond(response, After::Linger).await
+        let after = self.after_failed_request();
+        self.respond(response, after).await
     }
 }

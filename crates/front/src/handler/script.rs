@@ -133,7 +133,8 @@ async fn run<C: HttpClient>(
     }
     let Ok(encoded) = caller.encode(context, script, &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
-        return cx.respond(TextResponse::new(431, why), After::Linger).await;
+        let after = cx.after_failed_request();
+        return cx.respond(TextResponse::new(431, why), after).await;
     };
     let address = || cx.thread.address(caller.peer.ip());
     let before = context.head.memory_bytes() + body.memory_bytes();
@@ -143,7 +144,8 @@ async fn run<C: HttpClient>(
         Err(why) => {
             cx.thread.shared.refuse_head(caller.peer.ip(), why);
             let why = "Too many large requests are in progress.";
-            return cx.respond(TextResponse::new(503, why), After::Linger).await;
+            let after = cx.after_failed_request();
+            return cx.respond(TextResponse::new(503, why), after).await;
         }
     };
     let name = String::from_utf8_lossy(&script.script_filename);

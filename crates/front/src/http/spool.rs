@@ -126,9 +126,11 @@ impl<'a> Spool<'a> {
             let is_settled = self.held.is_empty() && self.memory_bytes <= self.settled_limit();
             is_settled && self.admits(lacking)
         };
-        !self.full_disk
-            && self.memory_bytes as u64 + self.unread() < self.limit
-            && self.lacking.is_none_or(has_space)
+        !self.full_disk && !self.is_at_limit() && self.lacking.is_none_or(has_space)
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.memory_bytes as u64 + self.unread() >= self.limit
     }
 
     /// Whether it accepts nothing since its pool has its share of `spool_dir`.
@@ -136,12 +138,13 @@ impl<'a> Spool<'a> {
         self.lacking.is_some() && !self.has_room()
     }
 
-    /// Returns when other files have gone, and there is space for what lacked it. Then
-    /// [`Spool::settle`] makes room.
+    /// Returns when other files have gone, and there is space for what lacked it. Then it has room,
+    /// or [`Spool::settle`] makes some. Never at its limit: its client has to read first.
     pub async fn space(&self) {
         let Some(lacking) = self.lacking else { return pending().await };
         let bytes = match self.held.len() {
             0 if self.memory_bytes > self.settled_limit() => self.memory_bytes,
+            0 if self.is_at_limit() => return pending().await,
             0 => lacking,
             held => held,
         };
@@ -441,6 +444,28 @@ mod tests {
         assert!(spools.iter().any(|spool| spool.memory_bytes == MEMORY_BYTES));
         let last = spools.last_mut().unwrap();
         assert_eq!(empty(last, 1000).await.len(), MEMORY_BYTES);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_response_at_its_limit_waits_for_its_client_and_for_no_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path());
+        folder.space.configure(Some(4_000_000));
+        let mut first = Spool::new(place(&folder), MEMORY_BYTES, 1 << 30);
+        let mut second = Spool::new(place(&folder), MEMORY_BYTES, 650_000);
+        fill(&mut first).await;
+        assert_eq!(fill(&mut second).await, 7);
+        assert!(second.lacks_space() && second.file.is_none());
+        drop(first);
+        second.settle().await.unwrap();
+        assert!(!second.has_room());
+        assert!(is_pending(Box::pin(second.space()).as_mut()).await);
+        // What the client reads makes room.
+        second.front().await.unwrap();
+        second.advance(100_000);
+        Box::pin(second.space()).await;
+        assert!(second.has_room());
+        assert_eq!(empty(&mut second, 70_001).await.len(), 600_000);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -23,9 +23,13 @@ pub async fn serve(socket: OwnedFd, guard: ConnectionGuard) {
         return;
     };
     let now = maitred_scoreboard::now();
-    let readiness = readiness::of(shared);
     let saturation = node_load::of(shared).saturation;
-    let line = shared.agent.line(now, &readiness, shared.closes_connections(), saturation);
+    let line = if shared.has_handed_over() {
+        shared.agent.line_of_replaced(now, saturation)
+    } else {
+        let readiness = readiness::of(shared);
+        shared.agent.line(now, &readiness, shared.closes_connections(), saturation)
+    };
     // The buffer of a new connection has room for it.
     if rustix::io::write(&socket, line.as_bytes()).is_err() {
         return;

@@ -1,5 +1,6 @@
 //! What HAProxy's agent check reads: the state of this node, and its weight.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ const LEAST: f64 = 5.0;
 /// seconds, and a weight that followed it at once would swing.
 const FOLLOWS: Duration = Duration::from_secs(60);
 
-/// How long after its start a node says that it is ready, which undoes the `drain` of the server
-/// before it. Later that would undo what an administrator has set in HAProxy.
+/// How long the front of a new server says that it is ready, which undoes the `drain` of the server
+/// before it. Later, or after an upgrade, that would undo what an administrator has set in HAProxy.
 const NEW: Duration = Duration::from_secs(60);
 
 /// The agent of a front.
@@ -26,11 +27,14 @@ const NEW: Duration = Duration::from_secs(60);
 pub struct Agent {
     weight: Mutex<Weight>,
     connections: Arc<Semaphore>,
+    /// The server has just started.
+    pub undoes_drain: AtomicBool,
 }
 
 impl Default for Agent {
     fn default() -> Agent {
-        Agent { weight: Mutex::default(), connections: Arc::new(Semaphore::new(CONNECTIONS)) }
+        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        Agent { weight: Mutex::default(), connections, undoes_drain: AtomicBool::new(false) }
     }
 }
 
@@ -75,12 +79,22 @@ impl Agent {
         let mut weight = self.weight.lock().unwrap_or_else(PoisonError::into_inner);
         let percent = weight.follow(now, saturation).round();
         let first = weight.times.map_or(now, |(first, _)| first);
+        let is_new = now.saturating_sub(first) < NEW;
         match &readiness.reason {
             _ if stops => "drain\n".to_owned(),
             Some(reason) => format!("down #{reason}\n"),
-            None if now.saturating_sub(first) < NEW => format!("ready up {percent}%\n"),
+            None if is_new && self.undoes_drain.load(Ordering::Relaxed) => {
+                format!("ready up {percent}%\n")
+            }
             None => format!("up {percent}%\n"),
         }
+    }
+
+    /// The line of a front that another has replaced: the state is the other's to say. Its `drain`
+    /// would stay.
+    pub fn line_of_replaced(&self, now: Duration, saturation: f64) -> String {
+        let mut weight = self.weight.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("{}%\n", weight.follow(now, saturation).round())
     }
 }
 
@@ -96,8 +110,12 @@ mod tests {
     fn the_line_has_the_state_and_the_weight() {
         let agent = Agent::default();
         let ready = Readiness { ready: true, ..Readiness::default() };
+        assert_eq!(agent.line(seconds(9), &ready, false, 0.37), "up 63%\n", "after an upgrade");
+        let agent = Agent::default();
+        agent.undoes_drain.store(true, Ordering::Relaxed);
         assert_eq!(agent.line(seconds(10), &ready, false, 0.37), "ready up 63%\n");
         assert_eq!(agent.line(seconds(70), &ready, false, 0.37), "up 63%\n");
+        assert_eq!(agent.line_of_replaced(seconds(70), 0.37), "63%\n");
         assert_eq!(agent.line(seconds(71), &ready, true, 0.37), "drain\n");
         let down = Readiness::not("no pool has a worker");
         let line = agent.line(seconds(72), &down, false, 0.37);

@@ -18,7 +18,7 @@ use crate::fronts::EndedFront;
 use crate::fronts::cookies::{self, SeenCookies};
 use crate::fronts::liveness::Liveness;
 use crate::fronts::purges::PagesDropped;
-use crate::limits::FRONT_START;
+use crate::limits::{FRONT_START, NEW_SERVER};
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::plan::FRONT_ROLE;
@@ -68,6 +68,7 @@ impl Supervisor {
                     epoch,
                     threads: self.plan.threads,
                     identity: self.plan.front_identity.clone(),
+                    is_new_server: self.now() < NEW_SERVER,
                 };
                 peer.say(order, &[file.as_fd()]);
                 let purges = self.purges.orders_for_new_front(&self.fronts);

@@ -31,6 +31,11 @@ impl WantedFlag {
         self.0.header.store(true, Ordering::Relaxed);
     }
 
+    /// The header is there.
+    pub fn have_header(&self) {
+        self.0.header.store(false, Ordering::Relaxed);
+    }
+
     /// The client alone wants the rest.
     pub fn clear(&self) {
         self.0.page.store(false, Ordering::Relaxed);

@@ -170,6 +170,7 @@ impl<'a> Fill<'a> {
     pub fn forward(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
+        self.want_header();
         self.begun = now();
     }
 
@@ -231,6 +232,8 @@ impl<'a> Fill<'a> {
         // What the classic pool responds says what the request has changed, and when.
         if !Named::by(said).is_some_and(Named::is_classic_pool) {
             self.purge(said);
+            // Without its client, the rest is wanted by requests alone that wait for it.
+            self.wanted.have_header();
         }
         let times = Times { asked: self.begun, came: now(), stamp: self.stamp };
         if status == 304 && self.validates() {
