@@ -380,8 +380,12 @@ fn the_purges_of_litespeeds_plugins_are_carried_out() {
         let first = get("/a", page);
         assert!(first.verdict().ends_with("stored; ttl=604800"), "{first:?}");
         assert!(get("/a", page).is_run(1));
-        // The plugin for WordPress, of a saved post and of all pages.
-        let purges = ["-Purge: public,4c8_Po.1,4c8_F,4c8_H", "-Purge: public,4c8_;private,4c8_"];
+        // The plugin for WordPress, of a saved post and of all pages; that for PrestaShop.
+        let purges = [
+            "-Purge: public,4c8_Po.1,4c8_F,4c8_H",
+            "-Purge: public,4c8_;private,4c8_",
+            "-Purge2: tag=PS1_P17,tag=PS1_H",
+        ];
         for (index, purge) in purges.iter().enumerate() {
             get("/change", &format!("X-LiteSpeed{purge}"));
             let run = u32::try_from(index).unwrap() + 2;

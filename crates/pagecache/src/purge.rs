@@ -95,7 +95,7 @@ impl fmt::Display for Purge {
     }
 }
 
-/// The purges in a response's `X-LiteSpeed-Purge` header; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2`; `host` is the request's.
 ///
 /// `*`, tags (`a, b`, `tag=a, b` or `tag=a b`), and paths, with `stale,` before them for a soft
 /// purge, or `~s` or `~stale` after one of them. Directives for private caches are ignored: there
@@ -106,7 +106,9 @@ pub fn litespeed<'a>(
     host: &str,
 ) -> Vec<(Purge, PurgeMode)> {
     let mut purges = Vec::new();
-    for value in headers::values(fields, "x-litespeed-purge") {
+    let is_purge =
+        |name| headers::is(name, "x-litespeed-purge") || headers::is(name, "x-litespeed-purge2");
+    for (_, value) in fields.filter(|(name, _)| is_purge(name)) {
         for part in value.split(|byte| *byte == b';') {
             read_litespeed(part, parts, host, &mut purges);
         }
@@ -225,6 +227,19 @@ mod tests {
         let url = Purge::Url { host: "a.example".to_owned(), target: "/x?y=1".to_owned() };
         assert_eq!(of("/x?y=1"), [(url, hard)]);
         assert_eq!(of("private,*; tag=a"), [tag("a", hard)]);
+    }
+
+    #[test]
+    fn both_headers_of_litespeeds_purges_are_read() {
+        let fields: [Field<'_>; 3] = [
+            (b"X-LiteSpeed-Purge", b"public,a"),
+            (b"X-Litespeed-Purge2", b"tag=PS1_P17,tag=PS1_H"),
+            (b"X-LiteSpeed-Purge3", b"b"),
+        ];
+        let purges = litespeed(fields.into_iter(), &KeyParts::default(), "a.example");
+        let tags = ["a", "PS1_P17", "PS1_H"];
+        let tags = tags.map(|tag| (Purge::Tag(tag.to_owned()), PurgeMode::Hard));
+        assert_eq!(purges, tags);
     }
 
     #[test]

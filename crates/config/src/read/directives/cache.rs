@@ -395,11 +395,12 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         default: Preset::Value("false"),
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and \
-              `X-LiteSpeed-Purge` are obeyed, as plugins for LiteSpeed's cache send them. A \
-              response whose `X-LiteSpeed-Vary` names anything else than cookies in \
-              `key_cookies` is not stored, nor is one with fragments (`esi=on`). Requests with a \
-              cookie `_lscache_vary` bypass the cache, unless that is in `key_cookies`.",
+        doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag`, \
+              `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2` are obeyed, as plugins for \
+              LiteSpeed's cache send them. A response whose `X-LiteSpeed-Vary` names anything \
+              else than cookies in `key_cookies` is not stored, nor is one with fragments \
+              (`esi=on`). Requests with a cookie `_lscache_vary` bypass the cache, unless that is \
+              in `key_cookies`.",
         example: "true",
         read: |cache, value| store(&mut cache.rules.litespeed, value.boolean()),
     },
