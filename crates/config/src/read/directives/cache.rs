@@ -421,7 +421,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Clients that may purge pages with `PURGE /path`: the page of this address, or with \
               a `*` at its end all pages of this host with this prefix. A `Cache-Groups` header \
               purges the pages of these groups instead, and with `Soft-Purge: 1` purged pages \
-              are stale rather than dropped.",
+              are stale rather than dropped. Such a request is not redirected to HTTPS.",
         example: "[\"127.0.0.1\", \"10.0.0.0/8\"]",
         read: |cache, value| store(&mut cache.purge_from, networks(value)),
     },
