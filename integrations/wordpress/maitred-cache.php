@@ -128,6 +128,8 @@ final class Maitred_Cache {
 		add_action( 'pre_get_posts', array( __CLASS__, 'see_query' ), PHP_INT_MAX );
 		add_action( 'pre_get_comments', array( __CLASS__, 'see_comments' ) );
 		add_filter( 'get_pages', array( __CLASS__, 'see_pages' ), 10, 2 );
+		// Not `wp_get_nav_menu_items`, which leaves out what is in the trash and may come back.
+		add_filter( 'wp_setup_nav_menu_item', array( __CLASS__, 'see_menu_item' ) );
 		add_filter( 'previous_post_link', array( __CLASS__, 'see_neighbour' ), 10, 4 );
 		add_filter( 'next_post_link', array( __CLASS__, 'see_neighbour' ), 10, 4 );
 		foreach ( array( 'getarchives_where', 'wp_list_categories', 'wp_tag_cloud' ) as $hook ) {

@@ -370,6 +370,32 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
 }
 
 #[test]
+fn the_purges_of_litespeeds_plugins_are_carried_out() {
+    let root = site();
+    let server = sites(root.path(), &[("tags", "litespeed = true")]).start();
+    let page = "X-LiteSpeed-Cache-Control: public,max-age=604800|\
+                X-LiteSpeed-Tag: 4c8_Po.1,4c8_URL.66,4c8_,PS1_P17";
+    for client in Client::both(&server) {
+        let get = |target: &str, say: &str| client.get(("tags", target), &[("X-Say", say)]);
+        let first = get("/a", page);
+        assert!(first.verdict().ends_with("stored; ttl=604800"), "{first:?}");
+        assert!(get("/a", page).is_run(1));
+        // The plugin for WordPress, of a saved post and of all pages; that for PrestaShop.
+        let purges = [
+            "-Purge: public,4c8_Po.1,4c8_F,4c8_H",
+            "-Purge: public,4c8_;private,4c8_",
+            "-Purge2: tag=PS1_P17,tag=PS1_H",
+        ];
+        for (index, purge) in purges.iter().enumerate() {
+            get("/change", &format!("X-LiteSpeed{purge}"));
+            let run = u32::try_from(index).unwrap() + 2;
+            let page = get("/a", page);
+            assert!(page.is_run(run), "{purge}: {page:?}");
+        }
+    }
+}
+
+#[test]
 fn a_page_of_one_customer_group_is_for_that_group_alone() {
     let root = site();
     let server = sites(

@@ -175,6 +175,14 @@ fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_
     assert!(went_well && said.contains(answer), "{said}");
     let (went_well, said) = run_maitred(&["explain", "/style.css", "--config", file]);
     assert!(went_well && said.contains("200 with the file"), "{said}");
+    let text = format!("{lines}[sites.cache]\npurge_from = \"192.0.2.1\"\n");
+    std::fs::write(file, text).expect("a file can be written");
+    for (client, expected) in [("192.0.2.1", "drops a.example/b"), ("192.0.2.2", "308 to https")] {
+        let options = ["--method", "PURGE", "--client", client, "--config", file];
+        let (went_well, said) =
+            run_maitred(&[&["explain", "http://a.example/b"], &options[..]].concat());
+        assert!(went_well && said.contains(expected), "{client}: {said}");
+    }
 }
 
 #[test]

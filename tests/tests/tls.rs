@@ -173,6 +173,26 @@ fn plain_http_is_sent_to_https_if_that_is_wanted() {
 }
 
 #[test]
+fn a_client_that_may_purge_is_not_sent_to_https_for_it() {
+    for (purge_from, status) in [("127.0.0.1", 200), ("192.0.2.1", 308)] {
+        let lines = format!("[sites.cache]\nvalid = \"10m\"\npurge_from = {purge_from:?}");
+        let served = served_with(&["redirect = true"], |setup| setup.site(&lines));
+        let page = || {
+            let output = served.curl(&["-i", "https://localhost/hello.php"]);
+            text(&output.stdout).to_lowercase().contains("maitred; hit")
+        };
+        page();
+        assert!(page(), "{purge_from}");
+        let purge = Request::new("PURGE", "/hello.php").header("Host", "localhost");
+        let answer = http::ask(served.server.address(), &purge);
+        assert_eq!(answer.status, status, "{purge_from}: {}", answer.text());
+        assert_eq!(page(), status == 308, "{purge_from}");
+        let plain = http::get(served.server.address(), "/hello.php");
+        assert_eq!(plain.status, 308, "{purge_from}");
+    }
+}
+
+#[test]
 fn old_versions_are_refused_and_which_is_old_can_be_said() {
     let served = served(&["min_version = \"1.3\""]);
     let said = served.s_client(&["-tls1_2"]);

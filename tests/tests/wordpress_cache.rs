@@ -418,6 +418,58 @@ fn what_is_on_all_pages_drops_all(blog: &mut Blog) {
     blog.expect(&[], &["/", &leek], "a picture was uploaded");
 }
 
+/// A theme without blocks, with a menu.
+const CLASSIC_THEME: &str = "<?php wp_head(); wp_nav_menu(['theme_location' => 'main']);
+    while (have_posts()) { the_post(); the_title(); the_content(); }
+    wp_footer();";
+
+/// The menu in each page shows titles and addresses of pages as they are.
+fn what_is_in_a_classic_menu_is_dropped(blog: &mut Blog, root: &Path) {
+    let folder = "wp-content/themes/classic";
+    let functions = "<?php register_nav_menus(['main' => 'Main']);";
+    let theme = [("style.css", ""), ("functions.php", functions), ("index.php", CLASSIC_THEME)];
+    for (name, text) in theme {
+        write_file(root, &format!("{folder}/{name}"), text.as_bytes());
+    }
+    let page = |title: &str| json!({"title": title, "status": "publish"});
+    let kitchen = blog.save("pages", &page("Kitchen")).0;
+    let spoons = json!({"title": "Spoons", "status": "publish", "parent": kitchen});
+    let spoons = blog.save("pages", &spoons).0;
+    let menu = format!(
+        "$menu = wp_create_nav_menu('Main');
+         wp_update_nav_menu_item($menu, 0, ['menu-item-object-id' => {spoons},
+             'menu-item-object' => 'page', 'menu-item-type' => 'post_type',
+             'menu-item-status' => 'publish']);
+         switch_theme('classic');
+         set_theme_mod('nav_menu_locations', ['main' => $menu]);"
+    );
+    run_php(blog, root, &menu);
+    // The first requests with a new theme change its options.
+    wait::until_true("the theme to be complete", || verdict(&blog.get("/")) == HIT);
+    let (_, leek) = blog.posts[1].clone();
+    let pages = ["/", &leek];
+    let spoons = format!("pages/{spoons}");
+    let kitchen = format!("pages/{kitchen}");
+    for (route, change, shown) in [
+        (&spoons, json!({"title": "Ladles"}), ">Ladles<"),
+        (&spoons, json!({"slug": "ladles"}), "/kitchen/ladles/"),
+        (&kitchen, json!({"slug": "cellar"}), "/cellar/ladles/"),
+    ] {
+        blog.fill(&pages);
+        blog.save(route, &change);
+        blog.expect(&pages, &[], shown);
+        assert!(blog.get(&leek).text().contains(shown), "{shown}");
+    }
+    for (method, route, is_shown) in [("DELETE", spoons.as_str(), false), ("POST", &spoons, true)] {
+        blog.fill(&pages);
+        let status = is_shown.then(|| json!({"status": "publish"}));
+        let answer = blog.site.rest(method, route, status.as_ref());
+        assert!(answer.status / 100 == 2, "{}", answer.text());
+        blog.expect(&pages, &[], method);
+        assert_eq!(blog.get(&leek).text().contains(">Ladles<"), is_shown, "{method}");
+    }
+}
+
 /// The same site at a server whose PHP has no function to purge with, as php-fpm has none.
 fn answers_say_what_is_dropped_where_php_has_no_function(mut blog: Blog, files: &Files) {
     let address = blog.server.address();
@@ -446,5 +498,6 @@ fn wordpress_is_cached_for_strangers_and_nobody_sees_a_change_late() {
     a_new_post_drops_what_lists_it_and_its_neighbours(&mut blog);
     what_no_answer_tells_of_is_dropped_too(&mut blog, &files.root());
     what_is_on_all_pages_drops_all(&mut blog);
+    what_is_in_a_classic_menu_is_dropped(&mut blog, &files.root());
     answers_say_what_is_dropped_where_php_has_no_function(blog, &files);
 }

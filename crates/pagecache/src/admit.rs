@@ -143,6 +143,7 @@ where
     let delay = times.came.saturating_sub(times.asked);
     let initial_age = freshness::initial_age(headers.clone(), delay, times.came);
     let lifetimes = lifetimes(settings, &control, lifetime, has_validator, initial_age)?;
+    let has_own_lifetimes = has_own_lifetimes(settings, headers.clone(), times.came);
     let stored = Stored {
         status,
         lines: client_lines(settings, &control.listed, headers, times.came),
@@ -154,6 +155,7 @@ where
         for_authorized: is_for_authorized(&control),
         has_validator,
         server_compresses: false,
+        has_own_lifetimes,
         tags: tags.into(),
         stamp: times.stamp,
     };
@@ -230,6 +232,21 @@ fn control<'f>(
         Some(control) => (control, true),
         None => (of_all(), false),
     }
+}
+
+/// Whether a header that no client gets states how long a response can be used.
+pub(crate) fn has_own_lifetimes<'f>(
+    settings: &Settings,
+    headers: impl Iterator<Item = Field<'f>> + Clone,
+    now: Millis,
+) -> bool {
+    let by_accel = freshness::accel_expires(settings, headers.clone(), now);
+    let of_litespeed = headers::values(headers.clone(), "x-litespeed-cache-control");
+    let mut own = headers.filter(|(name, _)| headers::is(name, OWN_CONTROL)).peekable();
+    by_accel.is_some_and(|seconds| seconds > 0)
+        || !settings.ignore_headers.cache_control
+            && (settings.litespeed && CacheControl::of(of_litespeed).any
+                || own.peek().is_some() && CacheControl::targeted(own).is_some())
 }
 
 /// Whether the key contains all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
@@ -344,6 +361,9 @@ fn lifetimes(
     }
 }
 
+/// The header with directives for this cache alone.
+pub(crate) const OWN_CONTROL: &str = "maitred-cache-control";
+
 /// Headers that are generated for every response. `Date` is stored all the same, before all others.
 const REGENERATED: [&str; 4] = ["age", "content-length", "date", "server"];
 
@@ -391,7 +411,7 @@ pub fn is_for_cache(settings: &Settings, name: &[u8]) -> bool {
     let starts =
         |start: &str| name.get(..start.len()).is_some_and(|begin| headers::is(begin, start));
     starts("x-accel-")
-        || headers::is(name, "maitred-cache-control")
+        || headers::is(name, OWN_CONTROL)
         || (settings.litespeed && starts("x-litespeed-"))
         || settings.tag_headers.iter().any(|tag| headers::is(name, tag))
 }

@@ -3,11 +3,14 @@
 use bytes::Bytes;
 
 use crate::admit::{self, Admitted, NotStored, Times};
+use crate::cache_control::CacheControl;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::Plan;
+use crate::freshness::{self, Lifetimes};
 use crate::headers::{self, Field, NameSet, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
+use crate::tags::MAX_TAGS;
 
 /// Headers that describe the stored body, which a 304 does not contain (RFC 9111 §3.2).
 const BODY_HEADERS: [&str; 6] = [
@@ -59,12 +62,14 @@ impl Stored {
         for (name, value) in updated {
             headers::write_line(&mut lines, name, value);
         }
+        if self.keeps_lifetimes(settings, not_modified, times) {
+            self.write_lifetimes(settings, &mut lines);
+        }
         let response = ResponseHead { status: self.status, headers: headers::of_lines(&lines) };
         let mut stored = admit::admit(settings, asked, plan, response, times);
         if let Ok(admitted) = &mut stored {
-            if admitted.stored.tags.is_empty() {
-                // Tag headers are not stored, and a 304 need not repeat them.
-                admitted.stored.tags.clone_from(&self.tags);
+            if self.has_more_tags(settings, &new) || admitted.stored.tags.is_empty() {
+                admitted.stored.tags = self.tags_and(&admitted.stored.tags);
             }
             // What the server has added to the `Vary` is not the script's.
             if self.server_compresses && !new.contains(b"vary") {
@@ -73,9 +78,66 @@ impl Stored {
                 admitted.vary = vary.without("accept-encoding");
             }
         }
+        if stored.as_ref().is_ok_and(|admitted| admitted.stored.tags.len() > MAX_TAGS) {
+            stored = Err(NotStored::TooManyTags);
+        }
         let for_client = headers::of_lines(&lines);
         let for_client = admit::client_lines(settings, &[], for_client, times.came);
         Merged { lines: for_client, unfiltered: lines, stored }
+    }
+
+    /// Whether the lifetimes stay as they are: a header that is not stored has stated them, which a
+    /// 304 need not repeat. One that forbids what was allowed before is obeyed.
+    fn keeps_lifetimes<'f>(
+        &self,
+        settings: &Settings,
+        not_modified: impl Iterator<Item = Field<'f>> + Clone,
+        times: Times,
+    ) -> bool {
+        if !self.has_own_lifetimes {
+            return false;
+        }
+        let before = CacheControl::of(headers::values(self.fields(), "cache-control"));
+        let after = CacheControl::of(headers::values(not_modified.clone(), "cache-control"));
+        let is_forbidden = after.no_store && !before.no_store || after.private && !before.private;
+        let is_zero = freshness::accel_expires(settings, not_modified.clone(), times.came);
+        is_zero != Some(0)
+            && !is_forbidden
+            && !admit::has_own_lifetimes(settings, not_modified, times.came)
+    }
+
+    /// Writes the lifetimes as a header for the cache.
+    fn write_lifetimes(&self, settings: &Settings, lines: &mut Vec<u8>) {
+        let Lifetimes { fresh, while_revalidate, if_error } = self.lifetimes;
+        if settings.ignore_headers.cache_control {
+            headers::write_line(lines, b"X-Accel-Expires", fresh.to_string().as_bytes());
+            return;
+        }
+        let mut control = format!(
+            "max-age={fresh}, stale-while-revalidate={while_revalidate}, stale-if-error={if_error}"
+        );
+        let directives = [
+            (self.no_cache, ", no-cache"),
+            (self.must_revalidate, ", proxy-revalidate"),
+            (self.for_authorized, ", public"),
+        ];
+        control.extend(directives.iter().filter(|(is, _)| *is).map(|(_, directive)| *directive));
+        headers::write_line(lines, admit::OWN_CONTROL.as_bytes(), control.as_bytes());
+    }
+
+    /// Whether tags may be missing in a 304 with these headers: it need not repeat those that are
+    /// not stored.
+    fn has_more_tags(&self, settings: &Settings, new: &NameSet) -> bool {
+        let mut names = settings.tag_headers.iter().map(String::as_str);
+        names.any(|name| !new.contains(name.as_bytes()))
+            || settings.litespeed && !new.contains(b"x-litespeed-tag")
+    }
+
+    fn tags_and(&self, others: &[String]) -> Box<[String]> {
+        let mut tags = [&self.tags[..], others].concat();
+        tags.sort_unstable();
+        tags.dedup();
+        tags.into()
     }
 }
 
@@ -93,11 +155,16 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000;
 
     fn merged(kept: &[(&str, &str)], new: &[(&str, &str)]) -> Merged {
-        merged_counting(kept, new, &Cell::new(0))
+        merged_counting(&Settings::default(), kept, new, &Cell::new(0))
     }
 
     /// Counts the headers of the 304 that are read.
-    fn merged_counting(kept: &[(&str, &str)], new: &[(&str, &str)], count: &Cell<usize>) -> Merged {
+    fn merged_counting(
+        settings: &Settings,
+        kept: &[(&str, &str)],
+        new: &[(&str, &str)],
+        count: &Cell<usize>,
+    ) -> Merged {
         let request = Request {
             method: "GET",
             is_https: false,
@@ -109,9 +176,8 @@ mod tests {
             by_proxy: false,
             by_forwarded: false,
         };
-        let settings = Settings::default();
         let asked = CacheRequest::survey(request, [].into_iter());
-        let plan = Plan::make(&settings, &asked);
+        let plan = Plan::make(settings, &asked);
         let times = Times { asked: NOW, came: NOW, stamp: 0 };
         let of = |fields: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
             let fields = fields.iter();
@@ -124,10 +190,10 @@ mod tests {
             fields.iter().map(|(name, value)| (&name[..], &value[..]))
         }
         let response = ResponseHead { status: 200, headers: view(&kept) };
-        let kept = admit::admit(&settings, &asked, &plan, response, times).unwrap();
+        let kept = admit::admit(settings, &asked, &plan, response, times).unwrap();
         let times = Times { asked: NOW + 9000, came: NOW + 9000, stamp: 3 };
         let new = view(&new).inspect(|_| count.set(count.get() + 1));
-        kept.stored.merge(&settings, &asked, &plan, new, times)
+        kept.stored.merge(settings, &asked, &plan, new, times)
     }
 
     fn lines(merged: &Merged) -> String {
@@ -194,6 +260,73 @@ mod tests {
         assert!(listed.stored.unwrap().stored.first("set-cookie").is_none());
     }
 
+    /// The same with settings; how long it is fresh, and its tags.
+    fn kept_by(settings: &Settings, kept: &[(&str, &str)], new: &[(&str, &str)]) -> Stored {
+        merged_counting(settings, kept, new, &Cell::new(0)).stored.unwrap().stored
+    }
+
+    #[test]
+    fn a_304_need_not_repeat_tags_that_are_not_stored() {
+        let settings = Settings {
+            litespeed: true,
+            tag_headers: vec!["surrogate-key".to_owned()],
+            ..Settings::default()
+        };
+        let kept = [
+            ("Cache-Control", "max-age=2"),
+            ("Cache-Groups", "\"a\""),
+            ("Surrogate-Key", "b"),
+            ("X-LiteSpeed-Tag", "c"),
+        ];
+        let tags = |new: &[(&str, &str)]| kept_by(&settings, &kept, new).tags;
+        assert_eq!(&*tags(&[]), ["a", "b", "c"]);
+        assert_eq!(&*tags(&[("Surrogate-Key", "d")]), ["a", "b", "c", "d"]);
+        assert_eq!(&*tags(&[("Surrogate-Key", "d"), ("X-LiteSpeed-Tag", "e")]), ["a", "d", "e"]);
+        let plain = kept_by(&Settings::default(), &kept, &[("Cache-Groups", "\"z\"")]);
+        assert_eq!(&*plain.tags, ["z"]);
+        let many: Vec<String> = (0..MAX_TAGS).map(|tag| tag.to_string()).collect();
+        let new = many.join(" ");
+        let new = [("Surrogate-Key", new.as_str())];
+        let merged = merged_counting(&settings, &kept, &new, &Cell::new(0));
+        assert_eq!(merged.stored, Err(NotStored::TooManyTags));
+    }
+
+    #[test]
+    fn a_304_need_not_repeat_the_lifetimes_for_the_cache_alone() {
+        let litespeed = Settings { litespeed: true, ..Settings::default() };
+        let mut ignoring = Settings { stale_if_error: 9, ..Settings::default() };
+        ignoring.ignore_headers.cache_control = true;
+        let accel = ("X-Accel-Expires", "60");
+        let own = ("Maitred-Cache-Control", "max-age=60, must-revalidate, stale-if-error=7");
+        let theirs = ("X-LiteSpeed-Cache-Control", "public, max-age=60");
+        for (settings, header) in [
+            (&Settings::default(), accel),
+            (&ignoring, accel),
+            (&Settings::default(), own),
+            (&litespeed, theirs),
+        ] {
+            for control in ["max-age=9999, immutable", "no-store"] {
+                let kept = [header, ("Cache-Control", control), ("ETag", "\"a\"")];
+                let by = |new: &[(&str, &str)]| kept_by(settings, &kept, new);
+                let before = by(&[header]);
+                assert_eq!(before.lifetimes.fresh, 60, "{header:?}");
+                assert!(before.has_own_lifetimes, "{header:?}");
+                for new in [&[][..], &[("Cache-Control", control)], &[("ETag", "\"a\"")]] {
+                    let after = Stored { lines: before.lines.clone(), ..by(new) };
+                    assert_eq!(after, before, "{header:?} {new:?}");
+                }
+                assert_eq!(by(&[("X-Accel-Expires", "5")]).lifetimes.fresh, 5, "{header:?}");
+            }
+            let kept = [header, ("Cache-Control", "max-age=9999"), ("ETag", "\"a\"")];
+            let merged = merged_counting(settings, &kept, &[], &Cell::new(0));
+            assert!(!lines(&merged).to_lowercase().contains("maitred"), "{}", lines(&merged));
+        }
+        let kept = [accel, ("Cache-Control", "max-age=9999"), ("ETag", "\"a\"")];
+        let private = merged(&kept, &[("Cache-Control", "private")]);
+        assert_eq!(private.stored, Err(NotStored::Private));
+        assert_eq!(merged(&kept, &[("X-Accel-Expires", "0")]).stored, Err(NotStored::NoStore));
+    }
+
     #[test]
     fn the_headers_of_a_304_are_read_a_few_times_however_many_are_stored() {
         let names = |start: &str| -> Vec<String> {
@@ -206,7 +339,7 @@ mod tests {
         let mut stored = view(&stored);
         stored.push(("Cache-Control", "max-age=2"));
         let count = Cell::new(0);
-        let merged = merged_counting(&stored, &view(&new), &count);
+        let merged = merged_counting(&Settings::default(), &stored, &view(&new), &count);
         assert_eq!(headers::of_lines(&merged.lines).count(), 2002);
         assert!(count.get() <= 5 * 1000, "{}", count.get());
     }

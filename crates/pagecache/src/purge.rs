@@ -95,17 +95,20 @@ impl fmt::Display for Purge {
     }
 }
 
-/// The purges in a response's `X-LiteSpeed-Purge` header; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2`; `host` is the request's.
 ///
-/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft purge.
-/// Directives for private caches are ignored: there are none here.
+/// `*`, tags (`a, b`, `tag=a, b` or `tag=a b`), and paths, with `stale,` before them for a soft
+/// purge, or `~s` or `~stale` after one of them. Directives for private caches are ignored: there
+/// are none here.
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     parts: &KeyParts,
     host: &str,
 ) -> Vec<(Purge, PurgeMode)> {
     let mut purges = Vec::new();
-    for value in headers::values(fields, "x-litespeed-purge") {
+    let is_purge =
+        |name| headers::is(name, "x-litespeed-purge") || headers::is(name, "x-litespeed-purge2");
+    for (_, value) in fields.filter(|(name, _)| is_purge(name)) {
         for part in value.split(|byte| *byte == b';') {
             read_litespeed(part, parts, host, &mut purges);
         }
@@ -118,31 +121,37 @@ pub fn litespeed<'a>(
 }
 
 fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(Purge, PurgeMode)>) {
-    let mut how = PurgeMode::Hard;
+    let mut of_part = PurgeMode::Hard;
     for (at, word) in headers::members(part).enumerate() {
-        let text = String::from_utf8_lossy(word).into_owned();
-        match text.as_str() {
+        let text = String::from_utf8_lossy(word);
+        match &*text {
             "private" if at == 0 => return,
-            "public" if at == 0 => {}
-            "stale" => how = PurgeMode::Soft,
-            "*" => purges.push((Purge::All, how)),
-            _ => match text.strip_prefix("tag=") {
-                Some(tags) => {
-                    let tags = tags.split_ascii_whitespace().map(str::to_owned);
-                    let tags = tags.filter_map(|tag| Purge::Tag(tag).bounded());
-                    purges.extend(tags.map(|tag| (tag, how)));
-                }
-                None if text.starts_with('/') => {
-                    let (path, query) = match text.split_once('?') {
-                        Some((path, query)) => (path, Some(query)),
-                        None => (text.as_str(), None),
-                    };
-                    let target = invalidate::target(parts, path, query);
-                    let host = invalidate::host(host);
-                    purges.extend(Purge::Url { host, target }.bounded().map(|url| (url, how)));
-                }
-                None => {}
-            },
+            "public" if at == 0 => continue,
+            "stale" => {
+                of_part = PurgeMode::Soft;
+                continue;
+            }
+            _ => {}
+        }
+        let (name, how) = match text.strip_suffix("~stale").or_else(|| text.strip_suffix("~s")) {
+            Some(name) => (name, PurgeMode::Soft),
+            None => (&*text, of_part),
+        };
+        if name == "*" {
+            purges.push((Purge::All, how));
+        } else if name.starts_with('/') {
+            let (path, query) = match name.split_once('?') {
+                Some((path, query)) => (path, Some(query)),
+                None => (name, None),
+            };
+            let target = invalidate::target(parts, path, query);
+            let host = invalidate::host(host);
+            purges.extend(Purge::Url { host, target }.bounded().map(|url| (url, how)));
+        } else {
+            // The plugin for WordPress writes its tags without `tag=`.
+            let tags = name.strip_prefix("tag=").unwrap_or(name).split_ascii_whitespace();
+            let tags = tags.filter_map(|tag| Purge::Tag(tag.to_owned()).bounded());
+            purges.extend(tags.map(|tag| (tag, how)));
         }
     }
 }
@@ -218,6 +227,36 @@ mod tests {
         let url = Purge::Url { host: "a.example".to_owned(), target: "/x?y=1".to_owned() };
         assert_eq!(of("/x?y=1"), [(url, hard)]);
         assert_eq!(of("private,*; tag=a"), [tag("a", hard)]);
-        assert_eq!(of("nonsense"), []);
+    }
+
+    #[test]
+    fn both_headers_of_litespeeds_purges_are_read() {
+        let fields: [Field<'_>; 3] = [
+            (b"X-LiteSpeed-Purge", b"public,a"),
+            (b"X-Litespeed-Purge2", b"tag=PS1_P17,tag=PS1_H"),
+            (b"X-LiteSpeed-Purge3", b"b"),
+        ];
+        let purges = litespeed(fields.into_iter(), &KeyParts::default(), "a.example");
+        let tags = ["a", "PS1_P17", "PS1_H"];
+        let tags = tags.map(|tag| (Purge::Tag(tag.to_owned()), PurgeMode::Hard));
+        assert_eq!(purges, tags);
+    }
+
+    #[test]
+    fn a_member_of_litespeeds_purges_is_a_tag_unless_it_is_something_else() {
+        let of = |value: &'static str| {
+            let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
+            litespeed(fields.into_iter(), &KeyParts::default(), "a.example")
+        };
+        let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
+        let (hard, soft) = (PurgeMode::Hard, PurgeMode::Soft);
+        assert_eq!(of("public,4c8_Po.1,4c8_"), [tag("4c8_Po.1", hard), tag("4c8_", hard)]);
+        assert_eq!(of("public,stale,a,b"), [tag("a", soft), tag("b", soft)]);
+        assert_eq!(of("tag=a,b"), [tag("a", hard), tag("b", hard)]);
+        assert_eq!(of("public,a;private,b,*"), [tag("a", hard)]);
+        assert_eq!(of("private,a"), []);
+        assert_eq!(of("a~s,tag=b~stale,c"), [tag("a", soft), tag("b", soft), tag("c", hard)]);
+        assert_eq!(of("*~s"), [(Purge::All, soft)]);
+        assert_eq!(of("public"), []);
     }
 }

@@ -200,6 +200,7 @@ mod tests {
             for_authorized: false,
             has_validator: true,
             server_compresses: false,
+            has_own_lifetimes: false,
             tags: Box::new([]),
             stamp: 0,
         }

@@ -32,6 +32,8 @@ pub struct Stored {
     /// The server has added `Accept-Encoding` to its `Vary`: it compresses the page itself, and has
     /// no variants by that header.
     pub server_compresses: bool,
+    /// A header for the cache alone, which is not among the lines, states its lifetimes.
+    pub has_own_lifetimes: bool,
     /// Its tags.
     pub tags: Box<[String]>,
     /// The number of purges before its request: later purges apply to it.
@@ -43,6 +45,7 @@ const FOR_AUTHORIZED: u8 = 2;
 const HAS_VALIDATOR: u8 = 4;
 const MUST_REVALIDATE: u8 = 8;
 const SERVER_COMPRESSES: u8 = 16;
+const HAS_OWN_LIFETIMES: u8 = 32;
 
 impl Stored {
     /// Whether it is to be revalidated from the first use on.
@@ -85,7 +88,8 @@ impl Stored {
                 | flag(self.for_authorized, FOR_AUTHORIZED)
                 | flag(self.has_validator, HAS_VALIDATOR)
                 | flag(self.must_revalidate, MUST_REVALIDATE)
-                | flag(self.server_compresses, SERVER_COMPRESSES),
+                | flag(self.server_compresses, SERVER_COMPRESSES)
+                | flag(self.has_own_lifetimes, HAS_OWN_LIFETIMES),
         );
         let Lifetimes { fresh, while_revalidate, if_error } = self.lifetimes;
         let numbers = [self.came, self.initial_age, fresh, while_revalidate, if_error, self.stamp];
@@ -122,6 +126,7 @@ impl Stored {
             for_authorized: flags & FOR_AUTHORIZED != 0,
             has_validator: flags & HAS_VALIDATOR != 0,
             server_compresses: flags & SERVER_COMPRESSES != 0,
+            has_own_lifetimes: flags & HAS_OWN_LIFETIMES != 0,
             stamp: reader.long()?,
             lines: reader.part()?,
             tags: {
@@ -141,7 +146,7 @@ mod tests {
 
     fn stored() -> impl Strategy<Value = Stored> {
         let numbers = proptest::array::uniform6(any::<u64>());
-        let flags = proptest::array::uniform5(any::<bool>());
+        let flags = proptest::array::uniform6(any::<bool>());
         let tags = proptest::collection::vec(".{0,8}", 0..4);
         let lines = proptest::collection::vec(any::<u8>(), 0..40);
         (any::<u16>(), numbers, flags, tags, lines).prop_map(|(status, n, flags, tags, lines)| {
@@ -156,6 +161,7 @@ mod tests {
                 for_authorized: flags[2],
                 has_validator: flags[3],
                 server_compresses: flags[4],
+                has_own_lifetimes: flags[5],
                 tags: tags.into(),
                 stamp: n[5],
             }

@@ -292,6 +292,7 @@ pub(crate) mod tests {
             for_authorized: false,
             has_validator: false,
             server_compresses: false,
+            has_own_lifetimes: false,
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             stamp,
         };

@@ -165,6 +165,21 @@ trait Maitred_Cache_Page {
 	}
 
 	/**
+	 * Notes what an item of a classic menu names: its title and address are on the page, and the
+	 * address has those of the pages above it.
+	 *
+	 * @param object $item The item.
+	 * @return object The same.
+	 */
+	public static function see_menu_item( $item ) {
+		if ( self::$is_page && isset( $item->type, $item->object_id ) && 'post_type' === $item->type ) {
+			$post_id = (int) $item->object_id;
+			self::show_posts( array_merge( array( $post_id ), get_post_ancestors( $post_id ) ) );
+		}
+		return $item;
+	}
+
+	/**
 	 * Notes a link to the post before or after.
 	 *
 	 * @param string          $link   The link.

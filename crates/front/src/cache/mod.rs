@@ -523,6 +523,7 @@ mod tests {
             for_authorized: false,
             has_validator: false,
             server_compresses: false,
+            has_own_lifetimes: false,
             tags: Box::default(),
             stamp: 0,
         };

@@ -8,15 +8,22 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::settings::{Pattern, Settings, Valid};
 use maitred_rules::networks::Networks;
 
+use crate::cache::PURGE;
 use crate::cache::key_host::key_host;
 use crate::explain::{Explanation, Question};
 
+/// Whether a request is a PURGE of a client that `purge_from` of its site names.
+pub fn may_purge(site: &Site, asked: &Question) -> bool {
+    let mut named = site.cache.iter().map(|cache| Networks::new(&cache.purge_from));
+    asked.method == PURGE && named.any(|named| named.contain(asked.client))
+}
+
 /// Explains PURGE, if the request has that method and the site a cache; false if not.
 pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
-    let Some(cache) = site.cache.as_ref().filter(|_| asked.method == "PURGE") else {
+    let Some(cache) = site.cache.as_ref().filter(|_| asked.method == PURGE) else {
         return false;
     };
-    if !Networks::new(&cache.purge_from).contain(asked.client) {
+    if !may_purge(site, asked) {
         let why = "403: purge_from does not name this client, who may not drop pages";
         said.say("response", why);
         return true;

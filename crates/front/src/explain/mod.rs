@@ -82,7 +82,7 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
     };
     let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
     said.say("site", format!("{} ({})", site.root.display(), hosts.join(", ")));
-    if let Some(location) = to_https(config, asked) {
+    if let Some(location) = to_https(config, asked).filter(|_| !cache::may_purge(site, asked)) {
         said.say("redirect", "plain HTTP is sent to HTTPS ([tls] redirect)");
         said.say("response", location);
         return Ok(said);

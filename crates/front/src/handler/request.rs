@@ -197,8 +197,9 @@ async fn respond<'r, C: HttpClient>(
     cx.record.log.clone_from(&site.access_log);
     let RequestTarget { host, is_https, .. } = cx.target;
     let redirect = sites.redirect(is_https, host, cx.head);
-    let awaits_certificate = || cx.thread.shared.awaits_certificate(host);
-    if let Some((status, location)) = redirect.filter(|_| !awaits_certificate()) {
+    // Applications send PURGE to the address of this server, for which no certificate is valid.
+    let stays = || cx.thread.shared.awaits_certificate(host) || purge::may_purge(cx, site);
+    if let Some((status, location)) = redirect.filter(|_| !stays()) {
         return cx.refuse(TextResponse::redirect(status, &location)).await;
     }
     let mut context = RequestContext::new(cx.head, cx.target, site);

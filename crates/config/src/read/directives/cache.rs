@@ -395,11 +395,12 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         default: Preset::Value("false"),
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and \
-              `X-LiteSpeed-Purge` are obeyed, as plugins for LiteSpeed's cache send them. A \
-              response whose `X-LiteSpeed-Vary` names anything else than cookies in \
-              `key_cookies` is not stored, nor is one with fragments (`esi=on`). Requests with a \
-              cookie `_lscache_vary` bypass the cache, unless that is in `key_cookies`.",
+        doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag`, \
+              `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2` are obeyed, as plugins for \
+              LiteSpeed's cache send them. A response whose `X-LiteSpeed-Vary` names anything \
+              else than cookies in `key_cookies` is not stored, nor is one with fragments \
+              (`esi=on`). Requests with a cookie `_lscache_vary` bypass the cache, unless that is \
+              in `key_cookies`.",
         example: "true",
         read: |cache, value| store(&mut cache.rules.litespeed, value.boolean()),
     },
@@ -420,7 +421,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Clients that may purge pages with `PURGE /path`: the page of this address, or with \
               a `*` at its end all pages of this host with this prefix. A `Cache-Groups` header \
               purges the pages of these groups instead, and with `Soft-Purge: 1` purged pages \
-              are stale rather than dropped.",
+              are stale rather than dropped. Such a request is not redirected to HTTPS.",
         example: "[\"127.0.0.1\", \"10.0.0.0/8\"]",
         read: |cache, value| store(&mut cache.purge_from, networks(value)),
     },

@@ -6,7 +6,7 @@ use maitred_control::purge::DroppedPages;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::{invalidate, tags};
 
-use crate::cache::{Cache, SiteCache};
+use crate::cache::{Cache, PURGE, SiteCache};
 use crate::handler::cache::reply::request_of;
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::refusal;
@@ -14,6 +14,13 @@ use crate::handler::respond::TextResponse;
 use crate::http::client::{After, HttpClient};
 use crate::http::error_body::NOT_FOUND;
 use crate::http::headers::{PLAIN, first_field};
+use crate::site::Site;
+
+/// Whether a request is a PURGE of a client that `purge_from` of its site names.
+pub fn may_purge<C>(cx: &RequestCx<'_, C>, site: &Site) -> bool {
+    let is_named = |of: &SiteCache| of.purge_from.contain(cx.target.peer.ip());
+    cx.head.method() == PURGE && site.cache.as_ref().is_some_and(is_named)
+}
 
 /// Carries out a PURGE request, if its client is in `purge_from`.
 ///
