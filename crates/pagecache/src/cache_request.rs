@@ -198,7 +198,7 @@ const UNKEYED_STARTS: [&str; 9] = [
 /// How the headers of Cloudflare's "TLS client auth headers" begin, which all requests have.
 const CLOUDFLARE_CERT: &str = "cf-cert-";
 
-/// How the headers of HAProxy Ingress begin, which all requests have where a certificate is optional.
+/// How the headers of HAProxy Ingress begin, which all requests have if a certificate is optional.
 const X_CERT: &str = "x-ssl-client-";
 
 /// Bytes of the shortest of [`UNKEYED_STARTS`]: most headers of a browser are shorter.
@@ -371,8 +371,11 @@ fn says_no_certificate(name: &[u8], value: &[u8]) -> bool {
     let begins =
         |start: &str| name.get(..start.len()).is_some_and(|begin| headers::is(begin, start));
     match value {
-        // HAProxy puts the value into quotes, if it is told to.
-        b"" | b"\"\"" => begins(CLOUDFLARE_CERT) || begins(X_CERT) || is("ssl-client-subject-dn"),
+        // HAProxy puts the value into quotes (`%{+Q}`).
+        b"" | b"\"\"" => {
+            let is_own = is("ssl-client-subject-dn") || is("ssl-client-verify");
+            is_own || begins(CLOUDFLARE_CERT) || begins(X_CERT)
+        }
         b"NONE" => is("x-ssl-client-verify") || is("ssl-client-verify"),
         b"false" => begins(CLOUDFLARE_CERT),
         _ => false,
