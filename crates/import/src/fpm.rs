@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
 use crate::fpm_entries::{ADDING_UP, FpmEntry, FpmSection, convert};
+use crate::fpm_php::FpmPhp;
 use crate::fpm_reader::FpmReader;
 use crate::report::{ImportReport, Outcome, SourceLine};
 use crate::toml_text;
@@ -75,6 +76,8 @@ pub struct PoolPlan {
     web_server: WebServer,
     global: Vec<FpmEntry>,
     pools: Vec<FpmSection>,
+    /// The PHP of each php-fpm.
+    phps: Vec<FpmPhp>,
     used: Vec<String>,
     entries: BTreeMap<(String, String, String), Placed>,
     waits: BTreeMap<String, (Duration, SourceLine, bool)>,
@@ -104,7 +107,8 @@ impl PoolPlan {
             reader.read_root(server, root);
         }
         let FpmReader { global, pools, .. } = reader;
-        PoolPlan { global, pools, ..PoolPlan::default() }
+        let phps = roots.iter().map(|root| FpmPhp::of(root, files)).collect();
+        PoolPlan { global, pools, phps, ..PoolPlan::default() }
     }
 
     /// The pool that listens on the address of a `fastcgi_pass`. A site uses it.
@@ -184,6 +188,9 @@ impl PoolPlan {
         }
         let of_server = || format!("that of php-fpm {}", pool.server);
         rights.entry(("user", "")).or_insert_with(of_server);
+        if let Some(ini) = self.phps.get(pool.server).and_then(|php| php.ini.clone()) {
+            rights.insert(("php_ini", ""), ini);
+        }
         Some(rights)
     }
 
@@ -296,9 +303,7 @@ impl PoolPlan {
                 from: pool.place.to_string(),
                 ..PoolDraft::default()
             };
-            if let Some(version) = php_version(&pool.place.file) {
-                draft.settings.set("php", Placed::new(toml_text::string(version), &pool.place));
-            }
+            self.php(pool, &mut draft, report);
             for key in ADDING_UP {
                 if let Some(all) = self.disabled(pool, key) {
                     draft.settings.entry("php_admin_value", key, all);
@@ -334,6 +339,22 @@ impl PoolPlan {
             drafts.push(draft);
         }
         (drafts, control_timeout(&self.global, report))
+    }
+
+    /// The version and the php.ini of a pool's php-fpm, which may confine its scripts.
+    fn php(&self, pool: &FpmSection, draft: &mut PoolDraft, report: &mut ImportReport) {
+        let Some(php) = self.phps.get(pool.server) else { return };
+        let settings =
+            [("php", &php.version), ("php_ini", &php.ini), ("php_ini_scan_dir", &php.scan_dir)];
+        for (name, value) in settings {
+            if let Some(value) = value {
+                draft.settings.set(name, Placed::new(toml_text::string(value), &pool.place));
+            }
+        }
+        if php.is_unknown {
+            let why = "the php.ini of its php-fpm was not found: set `php_ini` of the pool";
+            report.access_left_out(&pool.place, &format!("[{}]", pool.name), why);
+        }
     }
 
     /// The ladder of timeouts: what the web server waited, and when the script is ended.
@@ -402,11 +423,6 @@ fn control_timeout(global: &[FpmEntry], report: &mut ImportReport) -> Option<Pla
     report.kept(&entry.place, &entry.name);
     let time = values::time(&entry.value).filter(|time| !time.is_zero())?;
     Some(Placed::new(toml_text::string(&values::duration(time)), &entry.place))
-}
-
-/// Debian's files are in a folder of their version.
-fn php_version(file: &str) -> Option<&str> {
-    file.strip_prefix("/etc/php/")?.split('/').next()
 }
 
 /// One spelling of an address.

@@ -53,6 +53,43 @@ fn pools_of_one_name_are_those_of_each_php_fpm() {
     assert!(!imported.report.keeps_access(), "{}", imported.report);
 }
 
+/// The php-fpm of a panel, whose files are these.
+struct OfPanel(&'static [&'static str]);
+
+impl FileReader for OfPanel {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let pool = "[www]\nlisten = /run/php.sock\nuser = a\npm = ondemand\n";
+        Ok(if path.ends_with("fpm.conf") { pool } else { NGINX }.to_owned())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        vec![pattern.to_owned()]
+    }
+
+    fn resolved(&self, path: &str) -> Option<String> {
+        self.0.contains(&path).then(|| path.to_owned())
+    }
+}
+
+#[test]
+fn a_pool_has_the_php_ini_of_its_php_fpm_or_the_report_says_that_it_is_unknown() {
+    let of = |root: &str, files| {
+        let fpm = [root.to_owned()];
+        crate::nginx::import(&OfPanel(files), "/nginx.conf", &fpm).expect("a configuration")
+    };
+    let remi = of("/etc/opt/remi/php83/php-fpm.conf", &["/etc/opt/remi/php83/php.ini"]);
+    for line in ["php = \"8.3\"", "php_ini = \"/etc/opt/remi/php83/php.ini\""] {
+        assert!(remi.toml.contains(line), "{line}: {}", remi.toml);
+    }
+    assert!(remi.report.keeps_access(), "{}", remi.report);
+    let admin = of("/usr/local/php81/etc/php-fpm.conf", &["/usr/local/php81/lib/php.ini"]);
+    assert!(admin.toml.contains("php_ini = \"/usr/local/php81/lib/php.ini\""), "{}", admin.toml);
+    let without = of("/opt/plesk/php/8.1/etc/php-fpm.conf", &[]);
+    assert!(!without.report.keeps_access(), "{}", without.report);
+    let own = of("/etc/php-fpm.conf", &[]);
+    assert!(own.report.keeps_access() && !own.toml.contains("php_ini"), "{}", own.toml);
+}
+
 /// Two pools whose names differ by a letter that no name has here.
 struct Similar;
 

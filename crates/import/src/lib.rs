@@ -12,6 +12,7 @@ mod escapes;
 pub mod file_draft;
 pub mod fpm;
 mod fpm_entries;
+mod fpm_php;
 mod fpm_reader;
 #[cfg(test)]
 mod fpm_tests;
