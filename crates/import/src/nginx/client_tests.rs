@@ -76,4 +76,31 @@ mod tests {
             assert!(!is_about_client(test), "{test}");
         }
     }
+
+    /// A server with a location that lets some addresses in.
+    struct AddressLimited;
+
+    impl crate::FileReader for AddressLimited {
+        fn read(&self, _path: &str) -> Result<String, String> {
+            let limited = "location ^~ /files/internal/ { allow 10.0.0.0/8; deny all; }";
+            let php = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+            Ok(format!("http {{ server {{ listen 80; root /srv; {limited} {php} }} }}"))
+        }
+
+        fn glob(&self, pattern: &str) -> Vec<String> {
+            vec![pattern.to_owned()]
+        }
+
+        fn resolved(&self, _path: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_location_for_some_addresses_runs_no_php_for_them_either() {
+        let imported =
+            crate::nginx::import(&AddressLimited, "/nginx.conf", &[]).expect("a configuration");
+        let deny_php = imported.toml.split("deny_php").nth(1).unwrap_or_default();
+        assert!(deny_php.contains("/files/internal/"), "{}", imported.toml);
+    }
 }

@@ -71,7 +71,13 @@ pub(super) struct ServerImport<'w, 'a> {
 
 /// Whether a location refuses every request.
 pub(super) fn refuses(location: &Location<'_>) -> bool {
-    let denies = location.scope.own("deny").next().is_some_and(|one| one.first() == "all");
+    // The first rule that matches a client counts: an earlier `allow` lets some in.
+    let decides = |one: &&Directive| match one.name.as_str() {
+        "deny" => one.first() == "all",
+        name => name == "allow",
+    };
+    let denies = location.scope.directives().iter().find(decides);
+    let denies = denies.is_some_and(|one| one.name == "deny");
     let back = location.scope.own("return").next();
     denies || back.is_some_and(|one| one.first().parse().is_ok_and(|status: u16| status >= 400))
 }
