@@ -574,9 +574,12 @@ fn php(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
         _ => return Err(Unknown::Name),
     };
     let (value, setting) = (words.remove(1), words.remove(0));
-    let is_on = is_on(&value.to_ascii_lowercase());
+    let lower = value.to_ascii_lowercase();
+    let is_on = is_on(&lower);
     if setting.eq_ignore_ascii_case(b"engine") {
-        conf.core.php_engine = Some(is_on);
+        // A value is read as in php.ini.
+        let is_on_by_value = name == "php_value" && matches!(&lower[..], b"yes" | b"true");
+        conf.core.php_engine = Some(is_on || is_on_by_value);
         return Ok(());
     }
     let value = match name {

@@ -80,9 +80,10 @@ fn are_of_scripts(mut words: Words<'_>) -> bool {
     words.clone().next().is_none() || words.any(is_of_script)
 }
 
-/// Whether a value of a `php_flag` in lower case turns it on.
+/// Whether a value of a `php_flag` in lower case turns it on (php-src, `real_flag_hnd` of
+/// sapi/apache2handler/apache_config.c).
 pub fn is_on(value: &[u8]) -> bool {
-    matches!(value, b"on" | b"1" | b"yes" | b"true")
+    matches!(value, b"on" | b"1")
 }
 
 /// Whether a value of `SSLVerifyClient` lets a client without a certificate in.

@@ -166,7 +166,7 @@ pub(super) fn refuses(line: &Directive, is_negated: bool) -> bool {
             status.eq_ignore_ascii_case("gone") || status.parse().is_ok_and(|code: u16| code >= 400)
         }
         "php_value" | "php_flag" if CONFINING.contains(&line.first()) => true,
-        _ => is_engine(line) && !is_on(line.argument(1)),
+        _ => is_engine(line) && !is_on(line),
     }
 }
 

@@ -339,7 +339,7 @@ impl<'a> HostImport<'_, 'a> {
         let sections: Vec<AreaSection<'a>> = self.sections.clone();
         for section in &sections {
             for line in section.directives.iter().filter(|one| is_engine(one)) {
-                let is_off = !is_on(line.argument(1));
+                let is_off = !is_on(line);
                 if is_off {
                     let item = toml_text::string(&section.area.whole_pattern());
                     self.push("deny_php", line, item);
@@ -424,7 +424,8 @@ impl<'a> HostImport<'_, 'a> {
             return None;
         }
         let toml = match table.ends_with("flag") {
-            true => is_on(line.argument(1)).to_string(),
+            true => is_on(line).to_string(),
+            false if line.argument(1).eq_ignore_ascii_case("none") => toml_text::string(""),
             false => toml_text::string(line.argument(1)),
         };
         let value = Placed::new(toml, &line.place);
@@ -432,8 +433,15 @@ impl<'a> HostImport<'_, 'a> {
     }
 }
 
-pub(super) fn is_on(value: &str) -> bool {
-    ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
+/// Whether a setting of PHP is on: a flag is by `On` and `1` alone (php-src, `real_flag_hnd` of
+/// sapi/apache2handler/apache_config.c), a value as in php.ini.
+pub(super) fn is_on(line: &Directive) -> bool {
+    let is_flag = line.is("php_flag") || line.is("php_admin_flag");
+    match line.argument(1).to_ascii_lowercase().as_str() {
+        "1" | "on" => true,
+        "true" | "yes" => !is_flag,
+        _ => false,
+    }
 }
 
 pub(super) fn is_engine(line: &Directive) -> bool {

@@ -125,7 +125,7 @@ fn stops_scripts(lines: &[Directive]) -> bool {
         line.is("RemoveHandler") && line.arguments.iter().any(|word| is_php(word))
     };
     let engine = lines.iter().rev().find(|line| is_engine(line));
-    let is_off = engine.is_some_and(|line| !is_on(line.argument(1)));
+    let is_off = engine.is_some_and(|line| !is_on(line));
     is_other || is_off || handler.is_none() && lines.iter().any(removes)
 }
 

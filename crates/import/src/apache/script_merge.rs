@@ -4,6 +4,7 @@
 use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::config_reader::ApacheConfig;
+use super::host_scripts::is_on;
 use crate::served::{ServedFolder, ServedSite};
 use crate::source_directive::Directive;
 
@@ -198,7 +199,7 @@ impl<'a> ScriptHost<'a> {
             word if is_fcgi(word) => ScriptRun::Runs,
             word if word.starts_with("proxy:") => ScriptRun::Unclear,
             word if self.has_module && OF_MODULE.contains(&word) => match engine {
-                Some((line, _)) if !is_on(line.argument(1)) => ScriptRun::Stays(Some(line)),
+                Some((line, _)) if !is_on(line) => ScriptRun::Stays(Some(line)),
                 _ => ScriptRun::Runs,
             },
             _ => ScriptRun::Stays(Some(line)),
@@ -425,8 +426,4 @@ fn is_fcgi(text: &str) -> bool {
     let text = text.strip_prefix("proxy:").unwrap_or(text);
     let rest = text.split_once('|').filter(|_| text.starts_with("unix:"));
     rest.map_or(text, |(_, rest)| rest).starts_with("fcgi:")
-}
-
-fn is_on(value: &str) -> bool {
-    ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
 }
