@@ -212,3 +212,15 @@ fn a_reload_that_changes_the_mode_of_a_pool_alone_gives_its_site_the_classic_poo
     assert_eq!(http::get(server.address(), "/page.php").text(), "of the classic pool");
     server.stop();
 }
+
+#[test]
+fn closures_that_a_boot_makes_of_functions_call_them_in_its_copies() {
+    let boot = "maitred_before_request_read(fn () => true);
+        $now = time(...); $bytes = Closure::fromCallable('random_bytes');";
+    let serve = "echo json_encode([is_int($now()), strlen((string) $bytes(8))]);";
+    let root = application(boot, serve);
+    let server = snapshot(root.path()).workers(1).start();
+    for _ in 0..2 {
+        assert_eq!(http::get(server.address(), "/").text(), "[true,8]");
+    }
+}

@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <string.h>
+#include <strings.h>
 #include <sys/prctl.h>
 
 #include <zend_API.h>
@@ -70,10 +71,49 @@ static void distrust_preloading(void)
 	}
 }
 
+/* Whether a list of disabled functions has one that starts programs. */
+static bool lists_programs(const char *list)
+{
+	static const char *const starting[] = {
+		"exec", "passthru", "popen", "proc_open", "shell_exec", "system",
+	};
+
+	while (*list) {
+		size_t length = strcspn(list, " ,");
+		for (size_t i = 0; i < sizeof(starting) / sizeof(*starting); i++) {
+			if (length == strlen(starting[i]) && !strncasecmp(list, starting[i], length)) {
+				return true;
+			}
+		}
+		list += length;
+		list += strspn(list, " ,");
+	}
+	return false;
+}
+
+static bool has_pcntl_switch(void)
+{
+	zend_long pcntl = 0;
+
+	return cfg_get_long(PCNTL_SWITCH, &pcntl) == SUCCESS && pcntl != 0;
+}
+
+/*
+ * Lists of disabled functions are written for php-fpm, which has no pcntl: one that keeps scripts from
+ * starting programs leaves out these functions, with which they could.
+ */
+static void leave_out_programs(const char *list)
+{
+	if (lists_programs(list) && !has_pcntl_switch()) {
+		zend_hash_str_del(CG(function_table), "pcntl_exec", sizeof("pcntl_exec") - 1);
+		zend_hash_str_del(CG(function_table), "pcntl_fork", sizeof("pcntl_fork") - 1);
+	}
+}
+
 /* Removes modules and functions that the embed library has and php-fpm has not. */
 static int register_modules(void)
 {
-	zend_long pcntl = 0;
+	char *disabled = NULL;
 	int result = register_internal_extensions();
 
 	for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++) {
@@ -83,10 +123,10 @@ static int register_modules(void)
 	if (maitred_engine.fpm || maitred_engine.mode == MAITRED_CLASSIC) {
 		zend_hash_str_del(CG(function_table), "chroot", sizeof("chroot") - 1);
 	}
-	if (!maitred_engine.fpm) {
-		return result;
+	if (cfg_get_string("disable_functions", &disabled) == SUCCESS && disabled) {
+		leave_out_programs(disabled);
 	}
-	if (cfg_get_long(PCNTL_SWITCH, &pcntl) != SUCCESS || pcntl == 0) {
+	if (maitred_engine.fpm && !has_pcntl_switch()) {
 		leave_out("pcntl");
 	}
 	return result;
@@ -122,6 +162,7 @@ void maitred_disable_listed(const char *name, const char *list)
 {
 	if (!strcmp(name, "disable_functions")) {
 		zend_disable_functions(list);
+		leave_out_programs(list);
 	} else if (!strcmp(name, "disable_classes")) {
 		disable_classes(list);
 	} else {

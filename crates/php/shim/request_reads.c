@@ -345,7 +345,10 @@ static void intercept_functions(void)
 	}
 }
 
-/* A boot ends once, so nothing is intercepted again. */
+/*
+ * A boot ends once, so nothing is intercepted again. Closures of functions that the boot has made keep the
+ * handler that intercepts, which still needs the function's own one.
+ */
 void maitred_reads_end(void)
 {
 	zif_handler own;
@@ -354,7 +357,6 @@ void maitred_reads_end(void)
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		if (functions_before[i]) {
 			exchange(function_named(functions[i]), &own, functions_before[i]);
-			functions_before[i] = NULL;
 		}
 	}
 	for (size_t i = 0; i < METHODS; i++) {

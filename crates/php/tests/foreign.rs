@@ -182,6 +182,25 @@ fn pcntl_is_absent_in_php_fpm_unless_it_is_switched_on() {
 }
 
 #[test]
+fn a_list_of_disabled_functions_that_has_programs_leaves_out_those_of_pcntl() {
+    let script = "<?php foreach (['exec', 'pcntl_exec', 'pcntl_fork', 'pcntl_alarm'] as $name) {
+        echo (int) function_exists($name); }";
+    let switch = ["--define", "maitred.pcntl=1"];
+    for (how, list, switch, there) in [
+        ("--define", "disable_functions=exec, system", &[][..], "0001"),
+        ("--define", "disable_functions=phpinfo,Popen", &[], "1001"),
+        ("--define", "disable_functions=phpinfo,execute", &[], "1111"),
+        ("--admin-value", "disable_functions=passthru,exec", &[], "0001"),
+        ("--admin-value", "disable_functions=phpinfo", &[], "1111"),
+        ("--define", "disable_functions=exec", &switch, "0111"),
+        ("--admin-value", "disable_functions=exec", &switch, "0111"),
+    ] {
+        let php = Php::new().file("t.php", script).with(&[how, list]).with(switch);
+        assert_eq!(php.serve(&["t.php"]).one().body(), there, "{how} {list}");
+    }
+}
+
+#[test]
 fn every_module_has_its_own_constants_when_one_is_left_out() {
     let php = Php::new().with(&["--fpm"]).file(
         "t.php",
