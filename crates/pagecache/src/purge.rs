@@ -95,7 +95,8 @@ impl fmt::Display for Purge {
     }
 }
 
-/// The purges in a response's `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2`; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge` and `X-LiteSpeed-Purge2`; `host` is that of the
+/// request.
 ///
 /// `*`, tags (`a, b`, `tag=a, b` or `tag=a b`), and paths, with `stale,` before them for a soft
 /// purge, or `~s` or `~stale` after one of them. Directives for private caches are ignored: there

@@ -99,8 +99,8 @@ static bool has_pcntl_switch(void)
 }
 
 /*
- * Lists of disabled functions are written for php-fpm, which has no pcntl: one that keeps scripts from
- * starting programs leaves out these functions, with which they could.
+ * Lists of disabled functions are written for php-fpm, which has no pcntl: one that keeps scripts
+ * from starting programs leaves out these functions, with which they could.
  */
 static void leave_out_programs(const char *list)
 {

@@ -346,8 +346,8 @@ static void intercept_functions(void)
 }
 
 /*
- * A boot ends once, so nothing is intercepted again. Closures of functions that the boot has made keep the
- * handler that intercepts, which still needs the function's own one.
+ * A boot ends once, so nothing is intercepted again. Closures of functions that the boot has made
+ * keep the handler that intercepts, which still needs the function's own one.
  */
 void maitred_reads_end(void)
 {

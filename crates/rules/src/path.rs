@@ -69,9 +69,9 @@ impl CleanPath<'_> {
         self.opaque_from
     }
 
-    /// The rest of the path in the folder of an `alias` (nginx's word): with a slash at its start, or
-    /// empty if the path is that of the folder without its slash. None for a path elsewhere: below an
-    /// encoded slash are no files.
+    /// The rest of the path in the folder of an `alias` (nginx's word): with a slash at its start,
+    /// or empty if the path is that of the folder without its slash. None for a path elsewhere:
+    /// below an encoded slash are no files.
     pub fn in_alias(&self, alias: &str) -> Option<&[u8]> {
         let alias = alias.trim_end_matches('/');
         let rest = self.bytes.strip_prefix(alias.as_bytes())?;
