@@ -87,6 +87,16 @@ final class Maitred_Cache {
 	const OPTIONS = array( 'active_plugins', 'avatar_default', 'blog_charset', 'blog_public', 'blogdescription', 'blogname', 'category_base', 'comment_order', 'comment_registration', 'comments_per_page', 'date_format', 'default_comment_status', 'default_comments_page', 'gmt_offset', 'home', 'page_comments', 'page_for_posts', 'page_on_front', 'permalink_structure', 'posts_per_page', 'posts_per_rss', 'require_name_email', 'rss_use_excerpt', 'show_avatars', 'show_on_front', 'sidebars_widgets', 'site_icon', 'site_logo', 'siteurl', 'start_of_week', 'sticky_posts', 'stylesheet', 'tag_base', 'template', 'thread_comments', 'thread_comments_depth', 'time_format', 'timezone_string', 'use_smilies', 'WPLANG' );
 
 	/**
+	 * Options of a whole network of sites that are seen on many pages.
+	 */
+	const NETWORK_OPTIONS = array( 'active_sitewide_plugins', 'WPLANG' );
+
+	/**
+	 * What decides whether a site of a network is shown, and where.
+	 */
+	const SITE_PROPERTIES = array( 'domain', 'path', 'public', 'archived', 'mature', 'spam', 'deleted' );
+
+	/**
 	 * How the names of other such options begin.
 	 */
 	const OPTION_PREFIXES = array( 'widget_', 'theme_mods_' );
@@ -152,12 +162,18 @@ final class Maitred_Cache {
 		add_action( 'transition_comment_status', array( __CLASS__, 'comment_moderated' ), 10, 3 );
 		add_action( 'profile_update', array( __CLASS__, 'user_changed' ) );
 		add_action( 'delete_user', array( __CLASS__, 'user_changed' ) );
-		foreach ( array( 'edited_term', 'delete_term', 'wp_update_nav_menu', 'upgrader_process_complete' ) as $hook ) {
+		foreach ( array( 'edited_term', 'delete_term', 'wp_update_nav_menu' ) as $hook ) {
 			add_action( $hook, array( __CLASS__, 'everything_changed' ), 10, 0 );
 		}
+		add_action( 'upgrader_process_complete', array( __CLASS__, 'network_changed' ), 10, 0 );
 		foreach ( array( 'added_option', 'updated_option', 'deleted_option' ) as $hook ) {
 			add_action( $hook, array( __CLASS__, 'option_changed' ) );
 		}
+		foreach ( array( 'add_site_option', 'update_site_option', 'delete_site_option' ) as $hook ) {
+			add_action( $hook, array( __CLASS__, 'network_option_changed' ) );
+		}
+		add_action( 'wp_update_site', array( __CLASS__, 'site_changed' ), 10, 2 );
+		add_action( 'wp_delete_site', array( __CLASS__, 'site_deleted' ) );
 
 		// The same for WooCommerce, which changes products past WordPress' own hooks.
 		foreach ( array( 'woocommerce_product_set_stock', 'woocommerce_variation_set_stock' ) as $hook ) {
@@ -177,16 +193,21 @@ final class Maitred_Cache {
 	 * @param array $tags The tags.
 	 */
 	private static function drop( $tags ) {
+		$tags[] = 'many';
+		self::drop_names( array_map( array( __CLASS__, 'name' ), $tags ) );
+	}
+
+	/**
+	 * The same by the names that tags have in the cache.
+	 *
+	 * @param array $names The names; `wp` is all pages of all sites.
+	 */
+	private static function drop_names( $names ) {
 		if ( isset( self::$dropped['wp'] ) ) {
 			return;
 		}
-		$tags[] = 'many';
-		$new    = array();
-		foreach ( array_map( array( __CLASS__, 'name' ), $tags ) as $name ) {
-			$new[ $name ] = true;
-		}
-		$new = array_diff_key( $new, self::$dropped );
-		if ( count( self::$dropped ) + count( $new ) > self::MAX_DROPPED ) {
+		$new = array_diff_key( array_fill_keys( $names, true ), self::$dropped );
+		if ( isset( $new['wp'] ) || count( self::$dropped ) + count( $new ) > self::MAX_DROPPED ) {
 			$new           = array( 'wp' => true );
 			self::$dropped = array();
 		}

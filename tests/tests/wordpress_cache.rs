@@ -381,7 +381,10 @@ fn what_no_answer_tells_of_is_dropped_too(blog: &mut Blog, root: &Path) {
 /// Runs code with WordPress on a command line.
 fn run_php(blog: &Blog, root: &Path, code: &str) {
     let host = blog.server.address();
-    let code = format!("$_SERVER['HTTP_HOST'] = '{host}'; require 'wp-load.php'; {code}");
+    let code = format!(
+        "$_SERVER['HTTP_HOST'] = '{host}'; $_SERVER['REMOTE_ADDR'] = '127.0.0.1';
+         require 'wp-load.php'; {code}"
+    );
     let mut php = Command::new("php");
     let php = php.args(["-r", &code]).current_dir(root).output();
     let php = php.expect("php can be started (apt install php-cli)");
@@ -471,7 +474,7 @@ fn what_is_in_a_classic_menu_is_dropped(blog: &mut Blog, root: &Path) {
 }
 
 /// The same site at a server whose PHP has no function to purge with, as php-fpm has none.
-fn answers_say_what_is_dropped_where_php_has_no_function(mut blog: Blog, files: &Files) {
+fn answers_say_what_is_dropped_where_php_has_no_function(mut blog: Blog, files: &Files) -> Blog {
     let address = blog.server.address();
     blog.server.stop();
     let functions = "php_admin_value = { disable_functions = \"maitred_cache_purge_tags\" }";
@@ -484,6 +487,65 @@ fn answers_say_what_is_dropped_where_php_has_no_function(mut blog: Blog, files: 
     let said = answer.header("Cache-Group-Invalidation").unwrap_or_default();
     assert!(said.contains(&format!("\"wp1-post-{id}\"")), "{said}");
     blog.expect(&["/", &leek], &[&pea], "a post was renamed");
+    blog
+}
+
+/// WordPress has no domains with a port, which servers of tests have.
+const ANY_DOMAIN: &str = "add_filter('sanitize_user', fn($name, $raw) => $raw, 10, 2);";
+
+/// Makes the site the first of a network and adds one that its author writes for; where that is.
+fn make_network(blog: &Blog, root: &Path) -> &'static str {
+    let host = blog.server.address();
+    let first = format!(
+        "require ABSPATH . 'wp-admin/includes/upgrade.php';
+         foreach ($wpdb->tables('ms_global') as $table => $name) $wpdb->$table = $name;
+         install_network();
+         populate_network(1, '{host}', 'keeper@example.com', 'Soups', '/', false);"
+    );
+    run_php(blog, root, &first);
+    let file = root.join("wp-config.php");
+    let config = fs::read_to_string(&file).expect("it can be read");
+    let network = format!(
+        "<?php define('MULTISITE', true); define('SUBDOMAIN_INSTALL', false);
+         define('DOMAIN_CURRENT_SITE', '{host}'); define('PATH_CURRENT_SITE', '/');
+         define('SITE_ID_CURRENT_SITE', 1); define('BLOG_ID_CURRENT_SITE', 1);"
+    );
+    fs::write(file, config.replacen("<?php", &network, 1)).expect("it can be written");
+    let second = format!(
+        "{ANY_DOMAIN} $id = wp_insert_site(['domain' => '{host}', 'path' => '/two/', 'network_id' => 1,
+             'user_id' => 1, 'title' => 'Two']);
+         if ($id !== 2) var_dump($id);"
+    );
+    run_php(blog, root, &second);
+    "/two/"
+}
+
+/// Sites of a network share users, plugins and themes.
+fn what_a_network_shares_drops_the_pages_of_all_its_sites(mut blog: Blog, files: &Files) {
+    let address = blog.server.address();
+    blog.server.stop();
+    blog.server = setup(files).at(address).start();
+    let root = files.root();
+    let two = make_network(&blog, &root);
+    write_file(&root, "wp-content/plugins/soup.php", b"<?php /* Plugin Name: Soup */");
+    wait::until_true("the second site to be complete", || verdict(&blog.get(two)) == HIT);
+    assert!(blog.get(two).header("Cache-Groups").unwrap_or_default().contains("\"wp2\""));
+    let plugins = "require_once ABSPATH . 'wp-admin/includes/plugin.php';";
+    for (code, is_first_dropped) in [
+        ("wp_installing(true); do_action('upgrader_process_complete', null, []);".to_owned(), true),
+        (format!("{plugins} activate_plugin('soup.php', '', true);"), true),
+        (format!("{plugins} deactivate_plugins(['soup.php'], true, true);"), true),
+        ("wp_update_user(['ID' => 1, 'display_name' => 'Soup Cook']);".to_owned(), true),
+        ("update_blog_status(2, 'last_updated', '2024-01-01 00:00:00');".to_owned(), false),
+        ("update_blog_status(2, 'archived', '1');".to_owned(), false),
+    ] {
+        blog.fill(&["/", two]);
+        run_php(&blog, &root, &format!("{ANY_DOMAIN} {code}"));
+        let is_hit = |target| verdict(&blog.get(target)) == HIT;
+        assert_eq!(is_hit("/"), !is_first_dropped, "{code}");
+        assert_eq!(is_hit(two), code.contains("last_updated"), "{code}");
+    }
+    assert_eq!(blog.get(two).status, 410);
     blog.server.stop();
 }
 
@@ -499,5 +561,6 @@ fn wordpress_is_cached_for_strangers_and_nobody_sees_a_change_late() {
     what_no_answer_tells_of_is_dropped_too(&mut blog, &files.root());
     what_is_on_all_pages_drops_all(&mut blog);
     what_is_in_a_classic_menu_is_dropped(&mut blog, &files.root());
-    answers_say_what_is_dropped_where_php_has_no_function(blog, &files);
+    let blog = answers_say_what_is_dropped_where_php_has_no_function(blog, &files);
+    what_a_network_shares_drops_the_pages_of_all_its_sites(blog, &files);
 }

@@ -136,11 +136,27 @@ trait Maitred_Cache_Changes {
 	}
 
 	/**
-	 * A user has another name, or goes. Only those who have written something are seen.
+	 * A user has another name, or goes: at all sites of a network.
 	 *
 	 * @param int $user_id The user's ID.
 	 */
 	public static function user_changed( $user_id ) {
+		self::author_changed( $user_id );
+		foreach ( is_multisite() ? get_blogs_of_user( $user_id ) : array() as $site ) {
+			if ( get_current_blog_id() !== (int) $site->userblog_id ) {
+				switch_to_blog( $site->userblog_id );
+				self::author_changed( $user_id );
+				restore_current_blog();
+			}
+		}
+	}
+
+	/**
+	 * A user of this site has another name, or goes. Only those who have written something are seen.
+	 *
+	 * @param int $user_id The user's ID.
+	 */
+	private static function author_changed( $user_id ) {
 		if ( count_user_posts( $user_id, get_post_types( array( 'public' => true ) ), true ) > 0 ) {
 			self::everything_changed();
 		}
@@ -159,6 +175,41 @@ trait Maitred_Cache_Changes {
 		if ( $is_seen ) {
 			self::everything_changed();
 		}
+	}
+
+	/**
+	 * An option of the network has another value. Plugins are activated for all of its sites by one.
+	 *
+	 * @param string $option Its name.
+	 */
+	public static function network_option_changed( $option ) {
+		if ( in_array( $option, self::NETWORK_OPTIONS, true ) ) {
+			self::network_changed();
+		}
+	}
+
+	/**
+	 * A site of the network is archived or shown again, or has another address.
+	 *
+	 * @param WP_Site $site   The site.
+	 * @param WP_Site $before The site as it was.
+	 */
+	public static function site_changed( $site, $before ) {
+		foreach ( self::SITE_PROPERTIES as $property ) {
+			if ( (string) $site->$property !== (string) $before->$property ) {
+				self::site_deleted( $site );
+				return;
+			}
+		}
+	}
+
+	/**
+	 * A site of the network is not there any more.
+	 *
+	 * @param WP_Site $site The site.
+	 */
+	public static function site_deleted( $site ) {
+		self::drop_names( array( 'wp' . (int) $site->blog_id ) );
 	}
 
 	/**
@@ -186,6 +237,13 @@ trait Maitred_Cache_Changes {
 	 */
 	public static function everything_changed() {
 		self::drop( array( '' ) );
+	}
+
+	/**
+	 * Any page of any site of the network may look different: they share their plugins and themes.
+	 */
+	public static function network_changed() {
+		self::drop_names( array( 'wp' ) );
 	}
 
 	/**
