@@ -226,3 +226,62 @@ fn take_len(rest: &mut &[u8]) -> Option<usize> {
     *rest = after;
     Some((u32::from_be_bytes(bytes) & !(1 << 31)) as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of the lengths of a long value without a name.
+    const LENS: usize = 5;
+
+    /// The records of a value of `filled` bytes and a pair.
+    fn records(filled: usize, add: impl Fn(&mut ParamsWriter<'_>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = ParamsWriter::new(&mut out, 1);
+        writer.param(b"", &vec![b'x'; filled]).expect("a short value");
+        add(&mut writer);
+        writer.finish();
+        out
+    }
+
+    #[test]
+    fn names_of_constant_length_are_written_as_any_others() {
+        let short = 2 + 4 + 9;
+        for room in [short - 1, short, short + 1, 1000] {
+            for value in [0, 9, 0x7f, 0x80, 300] {
+                let value = vec![b'v'; value];
+                let filled = MAX_CONTENT_LEN - LENS - room;
+                let named = records(filled, |to| to.named(b"NAME", &value).expect("it is short"));
+                let any = records(filled, |to| to.param(b"NAME", &value).expect("it is short"));
+                assert_eq!(named, any, "{room} {}", value.len());
+                assert!(named.ends_with(&[&value[..], &[1, 4, 0, 1, 0, 0, 0, 0]].concat()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_pair_that_fills_a_record_is_in_it() {
+        let value = [b'v'; 9];
+        let add = |to: &mut ParamsWriter<'_>| to.param(b"NAME", &value).expect("it is short");
+        let of = |room| records(MAX_CONTENT_LEN - LENS - room, add).len();
+        let both = HEADER_LEN + MAX_CONTENT_LEN + HEADER_LEN;
+        assert_eq!(of(2 + 4 + 9), both);
+        assert_eq!(of(2 + 4 + 8), both + HEADER_LEN + 1);
+    }
+
+    #[test]
+    fn a_stream_has_the_pairs_and_says_what_is_left_of_it() {
+        let mut stream = Vec::new();
+        for (name, value) in [(&b"A"[..], &[b'v'; 200][..]), (b"B", b"")] {
+            write_pair(&mut stream, name, value).expect("it is short");
+        }
+        assert_eq!(stream.len(), 1 + 4 + 1 + 200 + 3);
+        let mut read = params(&stream);
+        assert_eq!(read.left(), stream.len());
+        assert_eq!(read.next(), Some(Ok((&b"A"[..], &[b'v'; 200][..]))));
+        assert_eq!(read.left(), 3);
+        assert_eq!(read.next(), Some(Ok((&b"B"[..], &b""[..]))));
+        assert_eq!((read.left(), read.next()), (0, None));
+        assert!(ParamTooLong.to_string().contains("2 GiB"));
+    }
+}
