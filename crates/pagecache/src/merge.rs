@@ -99,7 +99,9 @@ impl Stored {
         }
         let before = CacheControl::of(headers::values(self.fields(), "cache-control"));
         let after = CacheControl::of(headers::values(not_modified.clone(), "cache-control"));
-        let is_forbidden = after.no_store && !before.no_store || after.private && !before.private;
+        let is_forbidden = after.no_store && !before.no_store
+            || after.private && !before.private
+            || after.no_cache && !before.no_cache;
         let is_zero = freshness::accel_expires(settings, not_modified.clone(), times.came);
         is_zero != Some(0)
             && !is_forbidden
@@ -324,6 +326,7 @@ mod tests {
         let kept = [accel, ("Cache-Control", "max-age=9999"), ("ETag", "\"a\"")];
         let private = merged(&kept, &[("Cache-Control", "private")]);
         assert_eq!(private.stored, Err(NotStored::Private));
+        assert!(kept_by(&Settings::default(), &kept, &[("Cache-Control", "no-cache")]).no_cache);
         assert_eq!(merged(&kept, &[("X-Accel-Expires", "0")]).stored, Err(NotStored::NoStore));
     }
 

@@ -92,6 +92,11 @@ impl Server {
         self.choice.covers(name)
     }
 
+    /// Whether a certificate for a host is valid at time `now`.
+    pub fn covers_at(&self, host: &str, now: SystemTime) -> bool {
+        self.choice.covers_at(host, now)
+    }
+
     /// Whether there is one that yields to no other.
     pub fn covers_first(&self, name: &str) -> bool {
         self.choice.covers_first(name)

@@ -52,13 +52,14 @@ impl NamedKeys {
     fn covers(&self, name: &str) -> bool {
         match name.strip_prefix("*.") {
             Some(parent) => self.below.contains_key(parent),
-            None => self.of(name).is_some(),
+            None => self.of(name).next().is_some(),
         }
     }
 
-    fn of(&self, host: &str) -> Option<&TimedKeys> {
-        let below = |host: &str| self.below.get(host.split_once('.')?.1);
-        self.exact.get(host).or_else(|| below(host))
+    /// Those with the name of a host, before those with its domain.
+    fn of(&self, host: &str) -> impl Iterator<Item = &TimedKey> {
+        let below = host.split_once('.').and_then(|(_, parent)| self.below.get(parent));
+        [self.exact.get(host), below].into_iter().flatten().flatten()
     }
 }
 
@@ -108,9 +109,14 @@ impl Choice {
                 && below(host).is_some_and(|name| self.closed.contains(&name))
     }
 
+    /// Whether a certificate for a host is valid at time `now`.
+    pub fn covers_at(&self, host: &str, now: SystemTime) -> bool {
+        self.named(host).any(|one| one.valid.includes(now))
+    }
+
     /// Those with the name of a host, in the order in which they are used.
     fn named(&self, host: &str) -> impl Iterator<Item = &TimedKey> {
-        [self.first.of(host), self.yielding.of(host)].into_iter().flatten().flatten()
+        self.first.of(host).chain(self.yielding.of(host))
     }
 
     /// The certificate for a host, among those with signature schemes of the client: the first that
@@ -158,12 +164,16 @@ mod tests {
 
     /// A certificate for `a.example` until `until`, with this kind of key.
     fn certified(kind: SignatureScheme, until: SystemTime) -> Certified {
+        certified_for("a.example", kind, until)
+    }
+
+    fn certified_for(name: &str, kind: SignatureScheme, until: SystemTime) -> Certified {
         let key = match kind {
             ED25519 => KeyPair::generate_for(&PKCS_ED25519),
             _ => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
         };
         let key = key.unwrap();
-        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = SystemTime::UNIX_EPOCH.into();
         params.not_after = until.into();
         let file = |text: &str| PemFile::new(Path::new("pem").to_owned(), text.as_bytes());
@@ -198,6 +208,19 @@ mod tests {
         assert_eq!(shown(&all(expired()), &[ECDSA]), Some(1));
         let both = [yielding(certified(ECDSA, valid())), certified(ECDSA, valid())];
         assert_eq!(shown(&both, &[ECDSA]), Some(1));
+    }
+
+    #[test]
+    fn a_certificate_of_the_domain_goes_before_an_expired_one_and_one_that_yields() {
+        let wildcard = |kind| certified_for("*.example", kind, valid());
+        let expired = || certified(ECDSA, expired());
+        assert_eq!(shown(&[expired(), wildcard(ECDSA)], &[ECDSA]), Some(1));
+        let forged = || yielding(certified(ECDSA, valid()));
+        assert_eq!(shown(&[forged(), expired(), wildcard(ECDSA)], &[ECDSA]), Some(2));
+        let forged = yielding(certified(ED25519, valid()));
+        let all = [forged, certified(ECDSA, valid()), wildcard(ED25519)];
+        assert_eq!(shown(&all, &[ED25519]), Some(2));
+        assert_eq!(shown(&all, &[ED25519, ECDSA]), Some(1));
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Supervisor {
                     epoch,
                     threads: self.plan.threads,
                     identity: self.plan.front_identity.clone(),
-                    is_new_server: self.now() < NEW_SERVER,
+                    // The first front may wait longer than that for an application that boots.
+                    is_new_server: self.phase.is_start() || self.now() < NEW_SERVER,
                 };
                 peer.say(order, &[file.as_fd()]);
                 let purges = self.purges.orders_for_new_front(&self.fronts);

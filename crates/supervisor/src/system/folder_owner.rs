@@ -28,11 +28,13 @@ pub fn set_former_aside(folder: &Path, user: &Identity) -> io::Result<()> {
         return Ok(());
     };
     if let Some(aside) = rename(folder)? {
-        let (name, path, aside) = (&user.name, folder.display(), aside.display());
+        let Identity { name, uid, gid, .. } = user;
+        let (path, aside) = (folder.display(), aside.display());
         warn!(
             "{path} was made for user `{former}`, and user `{name}` has its number now: the \
              sessions and temporary files of `{former}` are in {aside}, for root alone, and can be \
-             deleted; if the same user has another name, stop the server and move that folder back"
+             deleted; if the same user has another name, stop the server and run: rm -r {path} && \
+             mv {aside} {path} && chown {uid}:{gid} {path}"
         );
     }
     fs::remove_file(note_of(folder))

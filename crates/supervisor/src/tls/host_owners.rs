@@ -56,6 +56,23 @@ impl HostOwners {
         Ok(pair)
     }
 
+    /// Whether one of the certificates yields for a host and is no other tenant's, who would decide
+    /// what clients of the host are shown.
+    pub fn have_interim(&self, host: &str, certificates: &[Pair]) -> bool {
+        let domain = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let is_name = |name: &String| name == host || domain.as_ref() == Some(name);
+        certificates
+            .iter()
+            .any(|pair| pair.yields.iter().any(is_name) && !self.is_of_others(host, pair.writer))
+    }
+
+    /// Whether the user of sites has written a file, and a host is that of another user.
+    fn is_of_others(&self, host: &str, writer: FileWriter) -> bool {
+        let FileWriter::User(uid) = writer else { return false };
+        let is_other = |one: &&OwnedHost| one.uid.is_some_and(|own| own != uid);
+        self.0.iter().any(|one| one.uid == Some(uid)) && claimed(host, &self.0).iter().any(is_other)
+    }
+
     fn foreign(&self, names: &[String], writer: FileWriter) -> Vec<String> {
         let is_own = |name: &str| match writer {
             FileWriter::Server => true,
@@ -179,6 +196,21 @@ mod tests {
         assert_eq!(of("a.host.example", FileWriter::User(A)), "");
         let unknown = vec![OwnedHost { host: Host::Exact("c.example".to_owned()), uid: None }];
         assert_eq!(foreign(&["c.example"], unknown, FileWriter::User(A)), "c.example");
+    }
+
+    #[test]
+    fn a_host_has_tls_by_a_file_that_yields_unless_that_is_another_tenants() {
+        let owners = HostOwners(vec![exact("a.example", A), exact("b.example", B)]);
+        let of = |yields: &str, writer| {
+            let file = maitred_tls::PemFile::new("site.pem".into(), b"");
+            let yields = vec![yields.to_owned()];
+            let pair = Pair { yields, writer, ..Pair::new(file.clone(), file) };
+            owners.have_interim("b.example", &[pair])
+        };
+        assert!(of("b.example", FileWriter::Several));
+        assert!(of("*.example", FileWriter::User(6000)), "a user without sites");
+        assert!(!of("b.example", FileWriter::User(A)));
+        assert!(!of("a.example", FileWriter::Several));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The hosts with certificates by ACME, and their stored certificates.
 
+use std::time::SystemTime;
+
 use maitred_config::{Acme, Config, Host};
 use maitred_tls::{Material, Server, examine};
 
@@ -7,6 +9,7 @@ use crate::error::Error;
 use crate::tls::acme::schedule::{AcmeHost, renewal_of};
 use crate::tls::acme::shared_process::{key_note, key_text};
 use crate::tls::acme::store::Store;
+use crate::tls::host_owners::HostOwners;
 
 /// The hosts of a configuration with certificates by ACME.
 #[derive(Debug, Default)]
@@ -48,13 +51,14 @@ pub fn add_kept(
             found.notes.push(sentence);
         }
     }
-    let store = Store::of(acme);
+    let (store, owners) = (Store::of(acme), HostOwners::of(config));
     for name in acme.names(config) {
         if server.covers_first(name) {
             continue;
         }
         // Until then the file has TLS for it, though it yields to the certificate.
-        let is_awaited = !server.covers(name);
+        let is_awaited = !server.covers_at(name, SystemTime::now())
+            || !owners.have_interim(name, &material.certificates);
         let is_closed = material.closed.iter().any(|closed| closed == name);
         let mut valid = None;
         match store.load(name).and_then(|pair| {
