@@ -512,8 +512,8 @@ fn make_network(blog: &Blog, root: &Path) -> &'static str {
     );
     fs::write(file, config.replacen("<?php", &network, 1)).expect("it can be written");
     let second = format!(
-        "{ANY_DOMAIN} $id = wp_insert_site(['domain' => '{host}', 'path' => '/two/', 'network_id' => 1,
-             'user_id' => 1, 'title' => 'Two']);
+        "{ANY_DOMAIN} $id = wp_insert_site(['domain' => '{host}', 'path' => '/two/',
+             'network_id' => 1, 'user_id' => 1, 'title' => 'Two']);
          if ($id !== 2) var_dump($id);"
     );
     run_php(blog, root, &second);
