@@ -247,12 +247,15 @@ mod tests {
     #[test]
     fn names_of_constant_length_are_written_as_any_others() {
         let short = 2 + 4 + 9;
-        for room in [short - 1, short, short + 1, 1000] {
+        for room in [5, short - 4, short - 1, short, short + 1, 1000] {
             for value in [0, 9, 0x7f, 0x80, 300] {
                 let value = vec![b'v'; value];
                 let filled = MAX_CONTENT_LEN - LENS - room;
                 let named = records(filled, |to| to.named(b"NAME", &value).expect("it is short"));
                 let any = records(filled, |to| to.param(b"NAME", &value).expect("it is short"));
+                assert_eq!(named, any, "{room} {}", value.len());
+                let named = records(filled, |to| to.named(b"N", &value).expect("it is short"));
+                let any = records(filled, |to| to.param(b"N", &value).expect("it is short"));
                 assert_eq!(named, any, "{room} {}", value.len());
                 assert!(named.ends_with(&[&value[..], &[1, 4, 0, 1, 0, 0, 0, 0]].concat()));
             }
