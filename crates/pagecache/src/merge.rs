@@ -262,7 +262,7 @@ mod tests {
         assert!(listed.stored.unwrap().stored.first("set-cookie").is_none());
     }
 
-    /// The same with settings; how long it is fresh, and its tags.
+    /// The stored headers after a 304, with settings.
     fn kept_by(settings: &Settings, kept: &[(&str, &str)], new: &[(&str, &str)]) -> Stored {
         merged_counting(settings, kept, new, &Cell::new(0)).stored.unwrap().stored
     }

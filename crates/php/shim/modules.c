@@ -71,6 +71,13 @@ static void distrust_preloading(void)
 	}
 }
 
+/* Moves to the next name of a list; its length, 0 at the end. */
+static size_t next_name(const char **list)
+{
+	*list += strspn(*list, " ,");
+	return strcspn(*list, " ,");
+}
+
 /* Whether a list of disabled functions has one that starts programs. */
 static bool lists_programs(const char *list)
 {
@@ -78,15 +85,12 @@ static bool lists_programs(const char *list)
 		"exec", "passthru", "popen", "proc_open", "shell_exec", "system",
 	};
 
-	while (*list) {
-		size_t length = strcspn(list, " ,");
+	for (size_t length; (length = next_name(&list)) > 0; list += length) {
 		for (size_t i = 0; i < sizeof(starting) / sizeof(*starting); i++) {
 			if (length == strlen(starting[i]) && !strncasecmp(list, starting[i], length)) {
 				return true;
 			}
 		}
-		list += length;
-		list += strspn(list, " ,");
 	}
 	return false;
 }
@@ -148,13 +152,8 @@ void maitred_hook_modules(void)
 /* zend_disable_class takes one name; the directive is a list. */
 static void disable_classes(const char *list)
 {
-	while (*list) {
-		size_t length = strcspn(list, " ,");
-		if (length) {
-			maitred_disable_class(list, length);
-		}
-		list += length;
-		list += strspn(list, " ,");
+	for (size_t length; (length = next_name(&list)) > 0; list += length) {
+		maitred_disable_class(list, length);
 	}
 }
 
